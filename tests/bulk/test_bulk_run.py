@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from hgclr.bulk import BulkResult, files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.run import RECORD, BulkJob, Engine, RunRecord, default_workers, in_process, in_processes, label_files
+from hgclr.bulk.run import RECORD, Engine, RunRecord, answer, default_workers, in_process, in_processes, label_files
 from hgclr.cli.app import app
 from hgclr.errors import HGCLRError, InputError
 from hgclr.inference import HierarchicalClassifier
@@ -69,12 +69,12 @@ def test_finished_files_are_not_labelled_again(
     model: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out"
-    results = [output / f"part-{part}.jsonl" for part in range(3)]
+    results = [str(output / f"part-{part}.jsonl") for part in range(3)]
     run_and_stop(model, source, output, monkeypatch)
     assert sorted(path.name for path in output.iterdir()) == [RECORD, "part-0.jsonl"]  # and no half of the second
-    before = results[0].stat()
+    before = Path(results[0]).stat()
     assert predict_files(model, [source], output) == BulkResult(results[1:], results[:1], 2 * ROWS)
-    assert results[0].stat().st_mtime_ns == before.st_mtime_ns
+    assert Path(results[0]).stat().st_mtime_ns == before.st_mtime_ns
     check(output)
     assert predict_files(model, [source], output) == BulkResult([], results)
 
@@ -86,7 +86,9 @@ def test_a_result_that_was_deleted_or_whose_input_changed_is_made_again(
     predict_files(model, [source], output)
     (output / "part-0.jsonl").unlink()
     write_lines(source / "part-2.jsonl", 500, ROWS + 1)
-    assert predict_files(model, [source], output).written == [output / "part-0.jsonl", output / "part-2.jsonl"]
+    assert predict_files(model, [source], output).written == [
+        str(output / name) for name in ("part-0.jsonl", "part-2.jsonl")
+    ]
     check_lines(output / "part-2.jsonl", 500, ROWS + 1)
 
 
@@ -199,17 +201,16 @@ def test_several_processes_give_what_one_gives(model: Path, tmp_path: Path, monk
 
 def test_the_error_of_a_file_waits_for_its_turn(model: Path, tmp_path: Path) -> None:
     first = write_lines(tmp_path / "a.jsonl", 0, 3)
-    with in_process(BulkJob(str(model), {}), HierarchicalClassifier.load(model)) as (submit, _):
+    with in_process(partial(answer, HierarchicalClassifier.load(model), {})) as (submit, _):
         labelled = label_files([first, tmp_path / "missing.jsonl"], ["text"], submit, 5)
         assert [len(answers) for _, answers in [next(labelled)]] == [3]
         with pytest.raises(InputError):
             next(labelled)
 
 
-def test_a_worker_that_dies_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", 0, 3)
-    monkeypatch.setattr(running, "answers_in_worker", die)
-    with pytest.raises(HGCLRError, match="--workers"), in_processes(BulkJob(str(model), {}), 1) as (submit, ahead):
+    with pytest.raises(HGCLRError, match="--workers"), in_processes(die, 1) as (submit, ahead):
         list(label_files([path], ["text"], submit, ahead))
 
 
@@ -295,18 +296,18 @@ def test_workers_get_the_folder_of_a_hub_name(snapshot: Path, tmp_path: Path) ->
 
 
 def test_nodes_of_a_cluster_get_the_hub_name(snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[BulkJob] = []
+    jobs: list[tuple[str, float]] = []
 
     @contextmanager
-    def pretended(answer: partial, *, on_gpu: bool, **_: object) -> Iterator[Engine]:
+    def pretended(work: partial, *, on_gpu: bool, **_: object) -> Iterator[Engine]:
         assert not on_gpu  # an ONNX model
-        (job,) = answer.args
-        jobs.append(job)
-        with in_process(job, HierarchicalClassifier.load(snapshot)) as engine:
+        place, _, changes = work.args
+        jobs.append((place, changes["abstain_below"]))
+        with in_process(partial(answer, HierarchicalClassifier.load(snapshot), changes)) as engine:
             yield engine
 
     monkeypatch.setattr(on_ray, "on_ray", pretended)
     source = write_lines(tmp_path / "a.jsonl", 0, 20)
     predict_files(NAME, [source], tmp_path / "out", engine="ray", abstain_below=0.1)
     check_lines(tmp_path / "out" / "a.jsonl", 0, 20)
-    assert [(job.model, job.changes["abstain_below"]) for job in jobs] == [(NAME, 0.1)]
+    assert jobs == [(NAME, 0.1)]

@@ -18,10 +18,10 @@ from ray.cluster_utils import Cluster
 
 from hgclr.bulk import files, on_ray, predict_files
 from hgclr.bulk import run as running
-from hgclr.bulk.run import BulkJob, answers_in_worker, label_files
+from hgclr.bulk.run import answer_in_worker, label_files
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
-from support.bulk_cases import SlowJob, check_lines, read_lines, text_of, write_lines, write_model
+from support.bulk_cases import check_lines, read_lines, slowly, text_of, write_lines, write_model
 from support.ray_cluster import ray_cluster
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def test_results_and_errors_are_those_of_the_local_engine(
     with pytest.raises(InputError) as refused:
         predict_files(model, names, tmp_path / "strict", engine="ray", ray_address=cluster.address)
     assert (refused.value.path, refused.value.line) == (names[0], 6)
-    elsewhere = partial(answers_in_worker, BulkJob(str(tmp_path / "no model"), {}))
+    elsewhere = partial(answer_in_worker, str(tmp_path / "no model"), None, {})
     with (
         pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no model"),
         on_ray.on_ray(elsewhere, on_gpu=False, workers=None, address=cluster.address) as (submit, ahead),
@@ -70,7 +70,7 @@ def test_a_node_dies_and_every_row_is_there_once(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "ROWS", 64)
-    monkeypatch.setattr(running, "BulkJob", SlowJob)
+    monkeypatch.setattr(running, "answer_in_worker", slowly)
     ray.cloudpickle.register_pickle_by_value(bulk_cases)
     model = write_model(tmp_path / "model")
     source = tmp_path / "texts"

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from hgclr.bulk.run import BulkJob
+from hgclr.bulk.run import answer_in_worker
 
 PARENTS = {"science": None, "physics": "science", "law": None, "courts": "law"}
 WORDS = {"atom": "physics", "experiment": "science", "judge": "courts", "statute": "law"}
@@ -107,22 +107,20 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class SlowJob(BulkJob):
-    """Take a while for every block of texts, and note in the model's folder which process of which node had it.
+def slowly(model, device, changes, texts):
+    """Take a while for every chunk, and note beside the model which process of which node had it.
 
-    Its module is not on the nodes of a cluster: register it to be sent by value.
+    This module is not on the nodes of a cluster: register it to be sent by value.
     """
+    import ray
 
-    def answers(self, classifier, texts):
-        import ray
-
-        node = ray.get_runtime_context().get_node_id()
-        line = json.dumps({"node": node, "process": os.getpid(), "texts": len(texts)}) + "\n"
-        descriptor = os.open(Path(self.model).with_name("blocks.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(descriptor, line.encode())  # one call: lines of several processes do not mix
-        os.close(descriptor)
-        time.sleep(0.05)
-        return super().answers(classifier, texts)
+    node = ray.get_runtime_context().get_node_id()
+    line = json.dumps({"node": node, "process": os.getpid(), "texts": len(texts)}) + "\n"
+    descriptor = os.open(Path(model).with_name("blocks.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, line.encode())  # one call: lines of several processes do not mix
+    os.close(descriptor)
+    time.sleep(0.05)
+    return answer_in_worker(model, device, changes, texts)
 
 
 def write_lines(path: Path, first: int, count: int) -> Path:

@@ -48,28 +48,19 @@ def is_pattern(name: str | Path) -> bool:
 def find_inputs(names: Sequence[str | Path]) -> list[Path]:
     """Return the files that are meant, each once, in the order of the names; within one of them sorted.
 
-    Args:
-        names: files; folders, which mean the files in them that can be read (not those in folders below); and patterns
-            with ``*``, ``?``, ``[…]`` or ``**``; each of them also as a URL.
+    Names are files; folders, which mean the files in them that can be read (not those in folders below); and patterns
+    with ``*``, ``?``, ``[…]`` or ``**``; each of them also as a URL.
     """
     found: list[Path] = []
     for name in names:
-        kind = kind_of(name)
-        if kind is None and not glob.has_magic(str(name)):
-            raise InputError("no such file or folder", path=name)
-        files = [Path(name)]
-        if kind == "folder":
-            files = [file for file in find_files(f"{glob.escape(url_of(name) or str(name))}/*") if _is_readable(file)]
-        elif kind is None:
-            files = find_files(name)
+        files, kind, text = [Path(name)], kind_of(name), url_of(name) or str(name)
+        if kind != "file":
+            files = find_files(f"{glob.escape(text)}/*" if kind == "folder" else text)
+            files = [file for file in files if file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")]
         if not files:
-            raise InputError("no files to label", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
+            raise InputError("no file to label", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
         found += files
     return list(dict.fromkeys(map(_absolute, found)))
-
-
-def _is_readable(file: Path) -> bool:
-    return file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")
 
 
 def _absolute(path: Path) -> Path:
@@ -94,9 +85,7 @@ def pair_with_targets(
     for source in sources:
         kind, name = format_of(source), source.name
         if wanted not in (None, kind):
-            packed = name.lower().endswith(".gz")
-            name = name[: -len(f".{kind}.gz" if packed else f".{kind}")]
-            name += f".{wanted}.gz" if packed and wanted != "parquet" else f".{wanted}"
+            name = f"{name[: name.lower().rindex(f'.{kind}')]}.{wanted}"
         if (target := folder / name) in pairs:
             what = f"{as_written(pairs[target])} and {as_written(source)} would both be written to {as_written(target)}"
             raise InputError(what, remedy="rename one of them, or label them into different folders")
@@ -228,8 +217,13 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 assert path is not None  # the command line refuses it for standard output
                 write = stack.enter_context(_parquet_writer(path, columns, first[0]))
             else:
-                stream = sys.stdout if path is None or target is None else _open_text(stack, path, target)
-                write = _json_writer(stream) if kind == "jsonl" else _table_writer(stream, kind, columns, own, added)
+                stream: IO[str] = sys.stdout
+                if path is not None and target is not None:
+                    raw: Any = stack.enter_context(path.open("wb"))
+                    if target.name.lower().endswith(".gz"):  # without name and time: equal content makes equal files
+                        raw = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
+                    stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+                write = _text_writer(stream, kind, columns, own, raw=added.raw)
             for chunk, answers in chain([first], labelled):
                 if chunk.problems and not added.error:
                     raise chunk.problems[0].error()
@@ -260,29 +254,20 @@ def _fitting(chunk: Chunk) -> Iterator[None]:
         raise InputError(what, path=chunk.path, line=chunk.first, remedy=remedy) from None
 
 
-def _open_text(stack: ExitStack, path: Path, target: Path) -> IO[str]:
-    raw: IO[bytes] = stack.enter_context(path.open("wb"))
-    if target.name.lower().endswith(".gz"):  # without name and time: equal content makes equal files
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0)
-        raw = cast(IO[bytes], stack.enter_context(packed))
-    return stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-
-
 def _json(value: object) -> str:
     """Return a value as JSON; a lone surrogate, which UTF-8 cannot hold, becomes an escape."""
     return json_text(value, default=str).encode(errors="backslashreplace").decode()
 
 
-def _json_writer(stream: IO[str]) -> Write:
-    def write(chunk: Chunk, answers: list[Answer]) -> None:
-        for values, answer in zip(chunk.cells(), answers, strict=True):
-            stream.write(_json(values | {"prediction": answer}) + "\n")
+def _text_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Sequence[str], *, raw: bool) -> Write:
+    if kind == "jsonl":
 
-    return write
+        def write_lines(chunk: Chunk, answers: list[Answer]) -> None:
+            for values, answer in zip(chunk.cells(), answers, strict=True):
+                stream.write(_json(values | {"prediction": answer}) + "\n")
 
-
-def _table_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Sequence[str], added: Columns) -> Write:
-    table = TableWriter(stream, raw=added.raw, delimiter="," if kind == "csv" else "\t", lineterminator="\n")
+        return write_lines
+    table = TableWriter(stream, raw=raw, delimiter="," if kind == "csv" else "\t", lineterminator="\n")
     table.writerow([*columns, *own])
 
     def cell(value: object) -> str:
@@ -297,8 +282,12 @@ def _table_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Se
                 "probabilities": [str(label["probability"]) for label in labels],
                 "paths": [PATH_SEPARATOR.join(label["path"]) for label in labels if tuple(label["path"]) not in inside],
                 "abstained": [label["id"] for label in answer.get("abstained", [])],
-                "error": [answer.get("error") or answer.get("note", "")],
             }
+            if unclear := [label for parts in cells.values() for label in parts if SEPARATOR in label]:
+                what = f"the label {unclear[0]!r} contains {SEPARATOR!r}, which separates labels in a table"
+                remedy = "write the results with --format jsonl or --format parquet"
+                raise InputError(what, path=chunk.path, remedy=remedy)
+            cells["error"] = [answer.get("error") or answer.get("note", "")]
             table.writerow([cell(values.get(name)) for name in columns] + [SEPARATOR.join(cells[name]) for name in own])
 
     return write

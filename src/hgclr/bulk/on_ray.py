@@ -21,15 +21,12 @@ KEPT = "finished files"
 
 @contextmanager
 def on_ray(
-    answer: Callable[[list[str]], list[Answer]], *, on_gpu: bool, workers: int | None, address: str | None
+    work: Callable[[list[str]], list[Answer]], *, on_gpu: bool, workers: int | None, address: str | None
 ) -> Iterator[tuple[Callable[[list[str]], Future[list[Answer]]], int]]:
-    """Yield a function that answers texts in a task, and the number of tasks that keep the cluster busy.
+    """Yield a function that submits texts, and how many chunks keep the cluster busy.
 
-    Args:
-        answer: runs on any node, and so must load the model there.
-        on_gpu: use GPUs, if the cluster has any.
-        workers: tasks at a time; by default as many as the cluster has GPUs or cores.
-        address: of a running cluster; by default Ray is started on this machine, and stopped at the end.
+    ``work`` runs on any node and loads the model there. GPUs are used if allowed and if the cluster has any. Without an
+    address, Ray is started on this machine, and stopped at the end.
     """
     with connected(address, kept=KEPT):
         import ray
@@ -38,7 +35,7 @@ def on_ray(
         on_gpu = on_gpu and cluster.get("GPU", 0) >= 1
         # By default, Ray ends a process that had a GPU after each call, and with it the loaded model.
         needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0, "max_calls": 0} if on_gpu else {"num_cpus": 1}
-        task, shared = ray.remote(**needs)(_call), ray.put(answer)
+        task, shared = ray.remote(**needs)(_call), ray.put(work)
         running = max(1, int(cluster["GPU" if on_gpu else "CPU"]))
         try:
             yield lambda texts: task.remote(shared, texts).future(), workers or 3 * running
@@ -48,5 +45,5 @@ def on_ray(
             raise
 
 
-def _call(answer: Callable[[list[str]], list[Answer]], texts: list[str]) -> list[Answer]:
-    return answer(texts)
+def _call(work: Callable[[list[str]], list[Answer]], texts: list[str]) -> list[Answer]:
+    return work(texts)

@@ -12,19 +12,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from hgclr.bulk.files import (
-    SEPARATOR,
     Answer,
     Chunk,
     Columns,
-    Format,
     Labelled,
     format_of,
     pair_with_targets,
@@ -39,7 +37,6 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx, trained_text_column
 from hgclr.model_files import fingerprint
 from hgclr.remote import delete_file, kind_of, lock_file, new_file, open_file, version_of
-from hgclr.taxonomy import Taxonomy
 
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
 """In the folder of results: the files of which it has results, and a lock that is held while a run writes."""
@@ -50,39 +47,23 @@ CHUNKS_AHEAD = 3
 """Chunks per worker that are read ahead, so that none waits for work."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 """Of a worker: one thread, and no progress bars beside ours."""
+Work = Callable[[list[str]], list[Answer]]
 Engine = tuple[Callable[[list[str]], Future[list[Answer]]], int]
 """A function that answers texts, now or later, and how many chunks to read ahead for it."""
 
 
 @dataclass(frozen=True)
 class BulkResult:
-    """The results (paths, or URLs as texts) that a run wrote, those of an earlier run that it kept, and counts.
+    """The results (paths or URLs) that a run wrote, those of an earlier run that it kept, and counts.
 
     ``bad_rows`` have no usable text, ``blank_rows`` an empty or blank one; both have no labels.
     """
 
-    written: list[Path | str]
-    kept: list[Path | str]
+    written: list[str]
+    kept: list[str]
     rows: int = 0
     bad_rows: int = 0
     blank_rows: int = 0
-
-
-@dataclass(frozen=True)
-class BulkJob:
-    """Work for a worker, which loads the model itself.
-
-    ``model`` is a folder, or the hub name or URL with which nodes of a cluster find it; ``changes`` are arguments of
-    ``Decisions.changed``.
-    """
-
-    model: str
-    changes: Mapping[str, Any]
-    device: str | None = None
-
-    def answers(self, classifier: HierarchicalClassifier, texts: Sequence[str]) -> list[Answer]:
-        decisions = classifier.decisions.changed(**self.changes)
-        return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
 
 def predict_files(
@@ -117,14 +98,11 @@ def predict_files(
         output: the folder of results, or its URL.
         text_column: by default ``text``, or the text column that the model was trained on.
         file_format: of the results; by default each has that of its input.
-        engine: ``local``, or ``ray``, whose nodes must be able to load the model.
+        engine: ``local``, or ``ray``, whose nodes must be able to load the model; ``ray_address`` is that of a running
+            cluster, by default Ray is started on this machine.
         workers: by default one per core, or GPU, of the machine or the cluster.
-        ray_address: of a running cluster; by default Ray is started on this machine.
         threshold, rule, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
-        leaf_paths: tables get a column ``paths``, the names down to the deepest labels of each text.
-        skip_bad_rows: rows without a usable text get an error instead of labels; by default the first one stops.
-        raw: keep cells of tables that a spreadsheet would run as formulas; by default they become texts.
-        overwrite: label everything again, and replace the results of an earlier run.
+        leaf_paths, skip_bad_rows, raw, overwrite: as the options of ``hgclr predict``.
         progress: called after each chunk with its file and the rows labelled so far.
     """
     folder = Path(output)
@@ -133,21 +111,15 @@ def predict_files(
     classifier = HierarchicalClassifier.load(found, device="cpu" if engine == "ray" else None)
     changes: dict[str, Any] = {"rule": rule, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
     decisions = classifier.decisions.changed(**changes)
-    for _, target in pairs:
-        refuse_separators(classifier.taxonomy, format_of(target), target, leaf_paths=leaf_paths)
     text_columns = text_columns_of(found, text_column)
     added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
-    settings = {
-        "model": fingerprint(found),
-        "way to decide (--rule, --threshold, --paths, --abstain-below)": decisions.to_json() | {"provenance": {}},
-        "--text-column": text_columns,
-        "choice of --leaf-paths, --skip-bad-rows or --raw": [leaf_paths, skip_bad_rows, raw],
-    }
+    chosen = [text_columns, leaf_paths, skip_bad_rows, raw]
+    settings = {"model": fingerprint(found), "decisions": decisions.to_json() | {"provenance": {}}, "options": chosen}
     with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
         versions = {source: version_of(source) for source, _ in pairs}
         left = [(source, target) for source, target in pairs if not record.is_finished(target, versions[source])]
-        kept = [_shown(pair[1]) for pair in pairs if pair not in left]
+        kept = [as_written(pair[1]) for pair in pairs if pair not in left]
         if not left:
             return BulkResult([], kept)
         sources = [source for source, _ in left]
@@ -155,21 +127,17 @@ def predict_files(
             from hgclr.bulk.on_ray import on_ray
 
             # Nodes of a cluster need not have the copy of the hub or the store in the same place.
-            job = BulkJob(str(found) if Path(model).is_dir() else str(model), changes)
-            answer, on_gpu = partial(answers_in_worker, job), not is_onnx(found)
-            started: AbstractContextManager[Engine] = on_ray(
-                answer, on_gpu=on_gpu, workers=workers, address=ray_address
-            )
+            place = str(found) if Path(model).is_dir() else str(model)
+            work = partial(answer_in_worker, place, None, changes)
+            started = on_ray(work, on_gpu=not is_onnx(found), workers=workers, address=ray_address)
         else:
-            size = sum(versions[source][0] for source in sources)
-            count = workers or default_workers(classifier, size)
-            started = in_processes(BulkJob(str(found), changes, "cpu"), count)
-            if count == 1:
-                started = in_process(BulkJob(str(found), changes), classifier)
+            count = workers or default_workers(classifier, sum(versions[source][0] for source in sources))
+            work = partial(answer_in_worker, str(found), "cpu", changes)
+            started = in_processes(work, count) if count > 1 else in_process(partial(answer, classifier, changes))
         rows = bad = blank = 0
         with started as (submit, ahead):
-            work = label_files(sources, text_columns, submit, ahead)
-            for (source, target), (_, labelled) in zip(left, groupby(work, lambda item: item[0].path), strict=True):
+            by_file = groupby(label_files(sources, text_columns, submit, ahead), lambda item: item[0].path)
+            for (source, target), (_, labelled) in zip(left, by_file, strict=True):
                 record.begin(target, versions[source])
                 checked = _unchanged(labelled, source, versions[source])
                 for chunk, answers in write_file(checked, target, format_of(target), added):
@@ -178,7 +146,7 @@ def predict_files(
                     blank += sum("note" in answer for answer in answers)
                     if progress is not None:
                         progress(source, rows)
-        return BulkResult([_shown(target) for _, target in left], kept, rows, bad, blank)
+        return BulkResult([as_written(target) for _, target in left], kept, rows, bad, blank)
 
 
 def _unchanged(labelled: Labelled, source: Path, version: tuple[int, str | None]) -> Labelled:
@@ -188,25 +156,10 @@ def _unchanged(labelled: Labelled, source: Path, version: tuple[int, str | None]
         raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
 
 
-def _shown(target: Path) -> Path | str:
-    return target if url_of(target) is None else as_written(target)
-
-
 def text_columns_of(model: Path, chosen: str | None) -> list[str]:
     """Return the columns in which texts are looked for: the chosen one, or ``text`` and the one of the training."""
     trained = trained_text_column(model)
     return [chosen] if chosen is not None else list(dict.fromkeys(["text", trained or "text"]))
-
-
-def refuse_separators(taxonomy: Taxonomy, kind: Format, target: Path | None, *, leaf_paths: bool) -> None:
-    """Refuse to write labels into a cell of a table if they contain the separator."""
-    written = chain(taxonomy.ids, taxonomy.names if leaf_paths else ()) if kind in ("csv", "tsv") else ()
-    if (unclear := next((label for label in written if SEPARATOR in label), None)) is not None:
-        raise InputError(
-            f"the label {unclear!r} contains {SEPARATOR!r}, which separates labels in a table",
-            path=target,
-            remedy="write the results with --format jsonl or --format parquet",
-        )
 
 
 def label_files(
@@ -243,25 +196,25 @@ def default_workers(classifier: HierarchicalClassifier, size: int) -> int:
 
 
 @contextmanager
-def in_process(job: BulkJob, classifier: HierarchicalClassifier) -> Iterator[Engine]:
+def in_process(work: Work) -> Iterator[Engine]:
     """Label in this process, with all the threads that the model's backend takes."""
 
     def submit(texts: list[str]) -> Future[list[Answer]]:
         future: Future[list[Answer]] = Future()
-        future.set_result(job.answers(classifier, texts))
+        future.set_result(work(texts))
         return future
 
     yield submit, 0
 
 
 @contextmanager
-def in_processes(job: BulkJob, workers: int) -> Iterator[Engine]:
+def in_processes(work: Work, workers: int) -> Iterator[Engine]:
     """Label in worker processes of one thread each, which are faster than one process with as many threads."""
     # Forking a process that has threads, as torch and onnxruntime start them, may leave its child waiting for a lock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     try:
-        yield partial(pool.submit, answers_in_worker, job), CHUNKS_AHEAD * workers
+        yield partial(pool.submit, work), CHUNKS_AHEAD * workers
     except BrokenProcessPool as error:
         remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
         raise HGCLRError(f"a worker process was killed; {remedy}") from error
@@ -272,18 +225,25 @@ def in_processes(job: BulkJob, workers: int) -> Iterator[Engine]:
 def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
     os.environ |= ENVIRONMENT
-    if (parent := multiprocessing.parent_process()) is not None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
 
-        def leave() -> None:
-            parent.join()
-            os._exit(1)
+    def leave() -> None:
+        parent.join()
+        os._exit(1)
 
-        threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
+    threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
 
 
-def answers_in_worker(job: BulkJob, texts: list[str]) -> list[Answer]:
-    """Return the answers to texts, in a worker process or on a node of a cluster."""
-    return job.answers(_loaded(job.model, job.device), texts)
+def answer(classifier: HierarchicalClassifier, changes: Mapping[str, Any], texts: Sequence[str]) -> list[Answer]:
+    """Return the answers to texts; ``changes`` are arguments of ``Decisions.changed``."""
+    decisions = classifier.decisions.changed(**changes)
+    return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
+
+
+def answer_in_worker(model: str, device: str | None, changes: Mapping[str, Any], texts: list[str]) -> list[Answer]:
+    """Return the answers to texts in a worker process or on a node of a cluster, which loads the model once."""
+    return answer(_loaded(model, device), changes, texts)
 
 
 @lru_cache(maxsize=1)
@@ -294,8 +254,7 @@ def _loaded(model: str, device: str | None) -> HierarchicalClassifier:
 class RunRecord:
     """The results of a folder, each with the version of its input, which is noted before the result is written.
 
-    ``settings`` are all choices that the results depend on, as plain values under names that a message can use;
-    ``overwrite`` forgets an earlier run.
+    ``settings`` are all choices that the results depend on, as plain values; ``overwrite`` forgets an earlier run.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -308,14 +267,12 @@ class RunRecord:
         try:
             with open_file(self.path) as file:
                 earlier = json.loads(file.read().decode())
-            other = [name for name in settings if earlier["settings"].get(name) != self._settings[name]]
+            other = [name for name, value in self._settings.items() if earlier["settings"].get(name) != value]
             self._results = dict(earlier["results"])
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", path=self.path, remedy=AGAIN) from None
-        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            raise InputError("the record of the run is broken", path=self.path, remedy=AGAIN) from None
+        except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
+            raise InputError(f"the record of the run is broken: {error}", path=self.path, remedy=AGAIN) from None
         if other:
-            what = f"the results in this folder were made with another {' and another '.join(other)}"
+            what = f"the results in this folder were made with another choice of {' and '.join(other)}"
             raise InputError(what, path=folder, remedy=AGAIN)
 
     def is_finished(self, target: Path, version: tuple[int, str | None]) -> bool:

@@ -95,7 +95,7 @@ def predict(
         name = f"--{unused.replace('_', '-')}"
         raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
     from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks, write_file
-    from hgclr.bulk.run import refuse_separators, text_columns_of
+    from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import prediction_tree
     from hgclr.data.readers import limited_lines
     from hgclr.inference import HierarchicalClassifier
@@ -124,7 +124,6 @@ def predict(
         raise InputError("no text to label: the input is empty", path=source)
     classifier = HierarchicalClassifier.load(folder)
     decisions = deciding.changed(classifier.decisions)
-    refuse_separators(classifier.taxonomy, kind, target, leaf_paths=leaf_paths)
     on_terminal = target is None and sys.stdout.isatty()
     in_tree = show == "tree" or (show == "auto" and on_terminal and file_format is None)
 
