@@ -62,8 +62,6 @@ def test_check_prints_a_table_and_warnings(folder: Path, tmp_path: Path) -> None
     result = run("check", folder, "--json", tmp_path / "out" / "check.json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert line(result.stdout, "train") == ["train", "4", "0", "1.50", "1.8", "3", "3", "0"]
-    assert "warning: 1 text is in both train and test" in result.stdout
-    assert "(train: B; test: A)" in result.stdout
     assert "[red]" in result.stdout, "markup in the data is printed as it is"
     assert json.loads((tmp_path / "out" / "check.json").read_text())["conflicting_texts"] == 1
 
@@ -75,7 +73,7 @@ def test_check_lists_the_first_ten_bad_rows(folder: Path, tmp_path: Path) -> Non
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert [line.split(": ")[0] for line in lines[:10]] == [f"{folder / 'train.jsonl'}:{row}" for row in range(2, 12)]
-    assert lines[10:] == [f"and 2 more; all are in {side}"]
+    assert str(side) in lines[10]
     assert len(side.read_text().splitlines()) == 12
     assert run("check", folder, "--skip-bad-rows").exit_code == 0
     (folder / "test.jsonl").write_text("[]\n")
@@ -100,7 +98,7 @@ def test_reports(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     result = run("check", folder, "--output", out)
     assert result.exit_code == 2, "a report is written nevertheless"
-    assert f"written: {out / 'report.html'}" in result.stdout
+    assert (out / "report.html").is_file()
     assert json.loads((out / "stats.json").read_text())["splits"]["test"]["bad_rows"] == 1
     assert run("stats", folder, "--skip-bad-rows", "--output", out).exit_code == 0
 
@@ -133,39 +131,17 @@ def test_stats_begin_with_the_papers_row(folder: Path) -> None:
     assert head == ["|Y|", "Depth", "Avg(|y|)", "Train", "Dev", "Test"]
     assert row == ["data", "3", "2", "1.50", "3", "—", "1"]  # (2 + 2 + 1 + 1) labels in 4 documents
     assert line(result.stdout, "train") == ["train", "1.67", "1.33", "3", "2.0", "2", "3", "3"]
-    assert line(result.stdout, "1") == ["1", "2", "1", "2", "4", "2", "2", "2"]
     assert line(result.stdout, "2") == ["2", "1", "1", "1", "1", "1", "1", "1"]
-    assert "75.0 % of documents have one, 25.0 % several (up to 2)" in result.stdout
-    assert max(map(len, run("stats", folder, columns=80).stdout.splitlines())) <= 80
 
 
-def test_stats_of_many_levels_are_cut(tmp_path: Path) -> None:
-    names = [f"n{number}" for number in range(30)]
-    (tmp_path / "taxonomy.txt").write_text(" > ".join(names) + "\n")
-    (tmp_path / "train.jsonl").write_text(json.dumps({"text": "x", "labels": [" > ".join(names)]}) + "\n")
-    output = run("stats", tmp_path).stdout
-    assert "and 10 more levels" in output
-    assert line(output, "20")[0] == "20"
-
-
-def test_import_reports_what_it_did(table: Path, tmp_path: Path) -> None:
+def test_import_reports_columns_rows_and_splits(table: Path, tmp_path: Path) -> None:
     pytest.importorskip("iterstrat")
     out, report = tmp_path / "my-data", tmp_path / "report.json"
     result = run("import", table, "--output", out, "--json", report)
     assert result.exit_code == 0, result.output
-    said = result.stdout
-    for part in (
-        "read 73 rows: text in 'Brief', labels in 'Thema', '>' between the names of a path",
-        "not read: 'Kanal'",
-        "7 labels on 2 levels (3, 4)",
-        "'Travel' (21) and 'travel' (10)",
-        f"{table}:63: empty text\n  {table}:64: no labels",
-        "merged 1 row into others with the same text",
-        str(out / "contradictions.jsonl"),
-        f"next: hgclr data check {out}\n      hgclr train {out}\n",
-    ):
-        assert part in said
-    assert line(said, "train")[:2] == ["train", "56"]
+    for part in ("'Brief'", "'Thema'", "'Kanal'", "'Travel' (21) and 'travel' (10)", f"{table}:63:", f"{table}:64:"):
+        assert part in result.stdout
+    assert line(result.stdout, "train")[:2] == ["train", "56"]
     content = json.loads(report.read_text(encoding="utf-8"))
     assert (content["rows"], content["merged"], content["contradictions"], content["levels"]) == (73, 1, 1, [3, 4])
     assert sum(content["documents"].values()) == 70
@@ -179,7 +155,6 @@ def test_an_imported_folder_needs_no_options(table: Path, tmp_path: Path) -> Non
         assert result.exit_code == 0, result.output
     result = run("import", out, "--output", again, "--no-stratify")
     assert result.exit_code == 0, result.output
-    assert line(result.stdout, "dev")[-3:] == ["as", "it", "was"]
     assert sorted(path.name for path in again.glob("*.gz")) == [f"{name}.jsonl.gz" for name in ("dev", "test", "train")]
 
 
@@ -209,3 +184,40 @@ def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_p
     made, _, _ = new_model(RunConfig.read(out, [f"model.encoder={make_encoder('bert')}"]))
     made.config.save_pretrained(model)
     assert text_columns_of(model, None) == ["text", "Brief"]
+
+
+@pytest.mark.slow
+def test_icd10cm_is_prepared(tmp_path: Path) -> None:
+    pytest.importorskip("simple_icd_10_cm")
+    folder = tmp_path / "icd"
+    result = run("prepare", "icd10cm", "--output", folder, "--levels", 3, "--seed", 3)
+    assert result.exit_code == 0, result.output
+    record = json.loads((folder / "corpus.json").read_text())
+    assert record["settings"] == {"levels": 3, "seed": 3}
+    assert all(f"{split} {count:,}" in result.stdout for split, count in record["documents"].items())
+    assert str(folder / "left-out.jsonl") in result.stderr
+    files = {f"{split}.jsonl.gz" for split in ("train", "dev", "test")}
+    assert {path.name for path in folder.iterdir()} == files | {"taxonomy.json", "corpus.json", "left-out.jsonl"}
+
+
+def test_a_corpus_leaves_the_files_of_others(tmp_path: Path) -> None:
+    pytest.importorskip("simple_icd_10_cm")
+    (tmp_path / "notes.txt").write_text("precious")
+    result = run("prepare", "icd10cm", "--output", tmp_path)
+    assert result.exit_code == 2
+    assert "'notes.txt'" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.slow
+def test_a_corpus_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("simple_icd_10_cm")
+
+    def interrupt(text: str, seed: int) -> str:
+        raise KeyboardInterrupt
+
+    for levels in (0, 8):
+        assert run("prepare", "icd10cm", "--output", tmp_path / "icd", "--levels", levels).exit_code == 2
+    monkeypatch.setattr("hgclr.data.icd10cm._split", interrupt)
+    assert run("prepare", "icd10cm", "--output", tmp_path / "icd").exit_code not in (0, 2)
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Tables on a terminal of 80 columns: nothing is cut, columns without room stand below."""
+"""Tables, predictions and explanations on a terminal: nothing is cut, and control characters do no harm."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from hgclr.cli.tables import print_scores, print_table
+from hgclr.cli.console import Console, print_table
+from hgclr.cli.tables import prediction_tree, print_explanations, print_scores
+from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
+from hgclr.inference.predictions import PredictedLabel, Prediction
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 
@@ -17,46 +19,31 @@ from hgclr.taxonomy import Taxonomy
 def printed(width: int, *arguments, **options) -> list[str]:
     stream = io.StringIO()
     print_table(Console(file=stream, width=width, force_terminal=False), *arguments, **options)
-    return stream.getvalue().splitlines()
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 
-def read(lines: list[str]) -> dict[tuple[str, str], str]:
-    """Return the cells of all tables by row and heading, headings put together from their lines."""
-    cells: dict[tuple[str, str], str] = {}
-    headings: list[str] = []
-    for line in lines:
-        parts = [part.strip() for part in re.split("[┃│]", line)[1:-1]]
-        if line.startswith("┏"):
-            headings = []
-        elif line.startswith("┃"):
-            headings = (
-                [" ".join(filter(None, pair)) for pair in zip(headings, parts, strict=True)] if headings else parts
-            )
-        elif line.startswith("│"):
-            cells |= {(parts[0], heading): cell for heading, cell in zip(headings[1:], parts[1:], strict=True)}
-    return cells
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_every_cell_and_heading_is_whole_at_any_width(width: int) -> None:
+@pytest.mark.parametrize(("width", "tables"), [(40, 6), (80, 3), (200, 1)])
+def test_every_number_is_whole_at_any_width(width: int, tables: int) -> None:
     headings = ["", "Micro-F1", "gain over BERT, paper", *(f"level {n}" for n in range(1, 9)), "[orphans]"]
     rows = [[name, *(f"{10 * n + k}.25 / 81.5" for n in range(len(headings) - 1))] for k, name in enumerate("abc")]
     title = "runs/a-model-with-a-long-name on /some/where/far/down/in/folders/there-is-a-data-folder-of-this-name"
     lines = printed(width, headings, rows, title=title)
     assert lines[0] == title
     assert all(len(line) <= width for line in lines[1:])
-    assert "…" not in "".join(lines)
-    expected = {(row[0], heading): cell for row in rows for heading, cell in zip(headings[1:], row[1:], strict=True)}
-    assert read(lines[1:]) == expected
-    assert sum(line.startswith("┏") for line in lines) == {40: 6, 80: 3, 200: 1}[width]
+    assert sum(line.lstrip().startswith("─") for line in lines) == tables
+    for row in rows:
+        cells = [line for line in lines[1:] if line.startswith(f"{row[0]} ")]
+        assert " ".join(" ".join(line.split()[1:]) for line in cells) == " ".join(row[1:])
+    for word in " ".join(headings).split():
+        assert word in " ".join(lines)
 
 
-def test_columns_of_text_stand_before_each_part() -> None:
+def test_columns_of_text_are_before_each_part() -> None:
     rows = [["closure", "label, chosen", *["12.34"] * 9]]
     lines = printed(60, ["decoding rule", "thresholds", *(f"number {n}" for n in range(9))], rows, texts=2)
-    starts = [line for line in lines if line.startswith("│")]
+    starts = [line for line in lines if line.startswith("closure")]
     assert len(starts) > 1
-    assert all(line.startswith("│ closure") and "label, chosen" in line for line in starts)
+    assert all("label, chosen" in line for line in starts)
     assert "".join(starts).count("12.34") == 9
 
 
@@ -67,15 +54,12 @@ def printed_scores(name: str, scores: dict[str, object]) -> str:
 
 
 @pytest.mark.parametrize("labels", [2, 4])
-def test_what_labels_without_a_document_do_to_macro_f1_is_told(labels: int) -> None:
+def test_labels_without_a_document_are_counted(labels: int) -> None:
     scores = MultiLabelScores(Taxonomy([str(label) for label in range(labels)], [-1] * labels))
     gold = np.zeros((1, labels), dtype=bool)
     gold[0, :2] = True
     scores.update(gold, gold)
-    text = " ".join(printed_scores("test", scores.to_json()).split())
-    told = "test: 2 of 4 labels are on no document and never predicted, and count as 0; without them Macro-F1 is 100.00"
-    assert (told in text) == (labels == 4)
-    assert ("never predicted" in text) == (labels == 4)
+    assert ("2 of 4 labels" in printed_scores("test", scores.to_json())) == (labels == 4)
 
 
 def test_scores_of_a_deep_tree() -> None:
@@ -87,3 +71,33 @@ def test_scores_of_a_deep_tree() -> None:
     assert all(f"level {depth}" in text for depth in range(1, 8))
     assert text.count("87.5 / 87.5") == 7
     assert "12.5%" in text
+
+
+def drawn(prediction: Prediction) -> list[str]:
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(prediction_tree("a text", prediction))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_prediction_is_a_tree_with_bars() -> None:
+    sure, unsure = PredictedLabel("s", ("science",), 0.97), PredictedLabel("p", ("science", "physics"), 0.61)
+    assert drawn(Prediction((sure,), (unsure,)))[1:] == [
+        "└── ██████████  97% science",
+        "    └── ██████░░░░  61% physics ?",
+    ]
+    for nothing in (Prediction((), (unsure,)), Prediction(())):
+        assert "no label" in drawn(nothing)[1]
+    lines = drawn(Prediction((unsure,)))  # its parent was not predicted, and has no bar
+    assert len(lines) == 3
+    assert "█" not in lines[1]
+
+
+def test_marks_stay_in_their_places_beside_control_characters() -> None:
+    text = "a\r\n\x1b[2Jice\x07 fire"
+    words = tuple(Word(text.index(word), text.index(word) + len(word)) for word in ("a", "ice", "fire"))
+    label = ExplainedLabel(PredictedLabel("x", ("x",), 0.9), "predicted", (0.0, 1.0, 0.0), (1,), 0.9, 0.5, 0.1)
+    explanation = Explanation(text, "occlusion", words, 0, (label,), 0, 0.3, Stability((1,), (), ()))
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="truecolor")
+    print_explanations([explanation], console)
+    assert "\x1b[2J" not in console.file.getvalue()
+    assert re.search(r"\x1b\[1;30;48;2;[\d;]+mice\x1b\[0m", console.file.getvalue())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -62,8 +60,8 @@ def test_check_summarises_the_tree(tree: Path, tmp_path: Path) -> None:
     file = tmp_path / "paths.txt"
     file.write_text("A/x\nA/y\nA/z\nB/x\nB/y\n")
     found = facts(output("check", file, "--separator", "/"))
-    assert found["repeated names"] == "2 on 4 labels, such as 'x' on 2"
-    assert found["widest node"] == "'A' with 3 children"
+    assert found["repeated names"] == "2, such as 'x'"
+    assert found["most children"] == "3, of 'A'"
 
 
 def test_a_refusal_reaches_the_program_as_our_error(tmp_path: Path) -> None:
@@ -118,9 +116,9 @@ def test_show_and_check_a_tree_of_a_thousand_levels(tmp_path: Path) -> None:
     file.write_text("Root\tn0\n" + "".join(f"n{level}\tn{level + 1}\n" for level in range(999)))
     lines = output("show", file, "--depth", 1000).splitlines()
     assert len(lines) == 1001
-    assert lines[-1].strip() == "1000 n999"
+    assert lines[-1].strip() == "n999"
     assert max(map(len, lines)) < 100
-    assert "984 more levels" in facts(output("check", file))["per level"]
+    assert facts(output("check", file))["depth"] == "1,000"
 
 
 def test_show_keeps_markup_and_control_characters_from_the_terminal(tmp_path: Path) -> None:
@@ -133,7 +131,7 @@ def test_convert(tree: Path, tmp_path: Path) -> None:
     target, tabs = tmp_path / "labels.json", tmp_path / "labels.tsv"
     output("convert", tree, target)
     assert Taxonomy.read(target) == Taxonomy.read(tree)
-    assert "note: this format keeps ids and structure only" in output("convert", tree, tabs)
+    output("convert", tree, tabs)
     assert tabs.read_text() == "Root\ts\tl\ns\tp\tb\np\to\n"
 
 
@@ -141,10 +139,9 @@ def test_convert_joins_descriptions(tree: Path, tmp_path: Path) -> None:
     about, target = tmp_path / "about.csv", tmp_path / "described.csv"
     about.write_text("label,description\np,Of matter\nOptics,Of light\nchemistry,Of compounds\n")
     text = output("convert", tree, target, "--descriptions", about)
-    assert "2 of 3 rows name a label" in text
-    assert "'chemistry' (line 4)" in text
+    assert f"{about}:4: " in text
     assert Taxonomy.read(target).descriptions == ("", "Of matter", "Of light", "", "")
-    assert facts(output("check", target))["descriptions"] == "2 of 5 labels"
+    assert facts(output("check", target))["descriptions"] == "2"
     about.write_text("key,id,text\ns,p,Of matter\n")
     columns = ["--label-column", "id", "--description-column", "text"]
     output("convert", tree, target, "--descriptions", about, *columns)
@@ -157,15 +154,6 @@ def test_convert_joins_descriptions(tree: Path, tmp_path: Path) -> None:
 
 def test_formats_are_the_librarys() -> None:
     assert get_args(OfferedFormat) == get_args(FileFormat)
-
-
-def test_the_command_needs_no_heavy_import() -> None:
-    program = (
-        "import sys, hgclr.cli.taxonomy\n"
-        "print([name for name in ('numpy', 'torch', 'transformers') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> None:
@@ -231,7 +219,6 @@ def test_a_renamed_top_label_is_one_row(tmp_path: Path) -> None:
         "  Cognition > Area 9 (+1 below)",
         "renamed   73",
         "  Mental Processes → Cognition (+72 below)",
-        "--json FILE writes every label",
     ]
 
 

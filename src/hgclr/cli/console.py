@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hgclr.inference import HierarchicalClassifier
 
-GAP = 2
+GAP = 3
 """Columns of the terminal between two columns of a table."""
 TEXT_WIDTH = 24
 """Columns of the terminal that a column of text may be narrowed to."""
