@@ -1,4 +1,4 @@
-"""``hgclr predict``: the output is what its name says, every column stays, and bulk goes into a folder."""
+"""``hgclr predict`` and ``hgclr explain``: formats, columns, bulk into a folder; explanations and refusals."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -16,9 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
-from hgclr.inference import loading
+from hgclr.inference import HierarchicalClassifier, loading
 from support.bulk_cases import check_lines, expected, prediction, read_lines, write_lines, write_model
+from support.without_torch import without_torch
 
+TEXT = "Laser of the <laser>, a prism"
 ROWS = [{"id": "7", "text": "atom"}, {"id": "8", "text": "judge, statute"}, {"id": "9", "text": " "}]
 
 
@@ -59,8 +62,7 @@ def read_table(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", ["out.csv.gz", "out.jsonl", "out.parquet", "out"])
 def test_the_ending_is_the_format_and_every_column_stays(name: str, source: Path, model: str, tmp_path: Path) -> None:
     target = tmp_path / name
-    result = run(model, "--input", source, "--output", target)
-    assert "1 empty or blank text without a label" in result.stderr
+    run(model, "--input", source, "--output", target)
     if "csv" in name:
         rows = read_table(target)
         assert list(rows[0]) == ["id", "text", "labels", "probabilities"]
@@ -107,7 +109,7 @@ def test_bad_rows_stop_it_or_say_why(model: str, tmp_path: Path) -> None:
     given = [model, "--input", source, "--text-column", "body", "--output", tmp_path / "out.csv"]
     assert f"{source}:2:" in run(*given, code=2).stderr
     assert not (tmp_path / "out.csv").exists()
-    assert "1 row without a usable text" in run(*given, "--skip-bad-rows").stderr
+    run(*given, "--skip-bad-rows")
     errors = [row["error"] for row in read_table(tmp_path / "out.csv")]
     assert [error[:5] for error in errors] == ["", "row 2", "the t"]
 
@@ -138,12 +140,12 @@ def test_a_pattern_goes_into_a_folder(model: str, tmp_path: Path) -> None:
     for part in range(2):
         write_lines(tmp_path / f"part-{part}.jsonl", 10 * part, 10)
     out, given = tmp_path / "out", [model, "--input", tmp_path / "part-*.jsonl", "--output"]
-    result = run(*given, out)
-    assert result.stdout == ""
-    assert f"20 rows of 2 files labelled into {out}" in result.stderr
+    assert run(*given, out).stdout == ""
     for part in range(2):
         check_lines(out / f"part-{part}.jsonl", 10 * part, 10)
-    assert "2 files had been finished before" in run(*given, out).stderr
+    times = [path.stat().st_mtime_ns for path in sorted(out.glob("*.jsonl"))]
+    run(*given, out)
+    assert [path.stat().st_mtime_ns for path in sorted(out.glob("*.jsonl"))] == times
     run(*given, out, "--rule", "closure", code=2)
     run(*given, out, "--rule", "closure", "--overwrite")
 
@@ -188,4 +190,94 @@ def test_ray_is_started_where_there_is_none(model: str, tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     check_lines(tmp_path / "out" / "t.jsonl", 0, 50)
     assert result.stdout == ""
-    assert result.stderr.split() == f"50 rows of 1 file labelled into {tmp_path}/out".split()  # and nothing of Ray
+    assert len(result.stderr.splitlines()) == 1  # and nothing of Ray
+
+
+# explain
+
+
+def invoke(*arguments: object, **options: str):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], **options)
+
+
+@pytest.fixture(scope="module")
+def torch_model(untrained: Callable[..., Path]) -> Path:
+    return untrained()
+
+
+def test_labels_with_words_and_numbers_are_shown(torch_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = invoke("explain", torch_model, TEXT, "--rule", "closure", "--label", "law", "--label", "physics")
+    assert result.exit_code == 0, result.output
+    classifier = HierarchicalClassifier.load(torch_model)
+    decisions = classifier.decisions.changed(rule="closure")
+    expected = classifier.explain(TEXT, labels=["law", "physics"], decisions=decisions)
+    lines = result.stdout.splitlines()
+    assert lines[0] == TEXT  # without colours the text is shown once
+    for label in expected.labels:
+        (heading,) = (line for line in lines if "%" in line[:4] and " > ".join(label.label.path) in line)
+        assert heading.startswith(f"{label.label.probability:4.0%} ")
+        assert ("(not predicted)" in heading) == (label.status == "not predicted")
+        for index in (one for side in expected.strongest(label, 1) for one in side):
+            assert f"{expected.word(index)} {label.relevance[index]:+.2f}" in result.stdout
+    assert max(map(len, lines)) <= 80
+
+
+def test_json_and_page_hold_all_texts(torch_model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "texts.txt"
+    source.write_text(f"{TEXT}\n\njudge of the court\n", encoding="utf-8")
+    page, report = tmp_path / "why.html", tmp_path / "why.json"
+    how = ("--method", "occlusion")
+    result = invoke("explain", torch_model, "--input", source, "--html", page, "--json", report, *how)
+    assert result.exit_code == 0, result.output
+    found = json.loads(report.read_text(encoding="utf-8"))
+    assert found["model"] == str(torch_model)
+    assert [one["text"] for one in found["explanations"]] == [TEXT, "judge of the court"]
+    assert {one["method"] for one in found["explanations"]} == {"occlusion"}
+    assert page.read_text(encoding="utf-8").count("<section") == 2
+    to_stdout = invoke("explain", torch_model, "--input", "-", "--json", "-", *how, input=f"{TEXT}\n")
+    assert json.loads(to_stdout.stdout)["explanations"] == found["explanations"][:1]
+
+
+@pytest.mark.slow
+def test_an_exported_model_is_explained_without_torch(torch_model: Path, tmp_path: Path) -> None:
+    exported = tmp_path / "onnx"
+    assert invoke("export", torch_model, "--to", "onnx", "--output", exported).exit_code == 0
+    done = without_torch("explain", exported, TEXT, "--json", tmp_path / "without.json")
+    assert done.returncode == 0, done.stderr
+    same = invoke("explain", torch_model, TEXT, "--method", "occlusion", "--json", tmp_path / "with.json")
+    assert same.exit_code == 0, same.output
+    one, other = (
+        json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))["explanations"][0]
+        for name in ("with", "without")
+    )
+    assert other["words"] == one["words"]
+    for label, same_label in zip(other["labels"], one["labels"], strict=True):
+        assert label["id"] == same_label["id"]
+        assert label["relevance"] == pytest.approx(same_label["relevance"], abs=1e-3)
+        assert label["probability_only_kept"] == pytest.approx(same_label["probability_only_kept"], abs=1e-3)
+    refused = without_torch("explain", exported, TEXT, "--method", "integrated")
+    assert refused.returncode == 2
+
+
+def test_bad_input_of_explain_is_one_line(torch_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes(b"good\nb\xf6se\n")
+    (tmp_path / "odd.txt").write_text("good\n\u200b\n", encoding="utf-8")
+    model = torch_model
+    for arguments, place in (
+        ([model], ""),
+        ([model, "a", "--input", "b"], ""),
+        ([model, ""], ""),
+        ([model, "a", "--label", "nothing"], "nothing"),
+        ([model, "a", "--keep", "0"], "0.0"),
+        ([model, "--input", tmp_path / "nowhere"], "nowhere: "),
+        ([model, "--input", tmp_path / "empty.txt"], "empty.txt: "),
+        ([model, "--input", tmp_path / "latin.txt"], "latin.txt:2: "),
+        ([model, "--input", tmp_path / "odd.txt"], "odd.txt:2: "),
+        ([model, "a", "--html", tmp_path], "cannot be written"),
+        (["nowhere", "a"], "nowhere"),
+    ):
+        result = invoke("explain", *arguments)
+        assert result.exit_code == 2, (arguments, result.output)
+        assert place in " ".join(result.stderr.split()), (arguments, result.stderr)

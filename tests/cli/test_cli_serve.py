@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import socket
 from pathlib import Path
@@ -108,10 +107,6 @@ def test_several_workers_load_the_model_each(start, monkeypatch: pytest.MonkeyPa
     assert (load.args, name) == (("some/model",), "some/model")
     assert settings == given["settings"] == LOCAL
     assert given["app"].keywords["log_requests"]
-
-
-def test_the_key_is_no_option() -> None:
-    assert not [name for name in inspect.signature(serve).parameters if "key" in name]
 
 
 def test_an_address_that_is_taken_is_an_error_before_the_model_is_loaded(

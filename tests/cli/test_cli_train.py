@@ -1,7 +1,8 @@
-"""What hgclr train says: before, meanwhile, at the end, when it is stopped, and when it is started again."""
+"""``hgclr train``, ``settings``, ``tune`` and ``quickstart``: what they print, write and refuse."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,62 +11,49 @@ from typer.testing import CliRunner
 
 import hgclr.training
 from hgclr.cli.app import app
+from hgclr.config import method_fields
+from hgclr.data.folder import DataFolder
+from hgclr.errors import InputError
+from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, TrainingSettings
 from support.short_runs import make_run
 
 
+def run(*arguments: object, columns: int = 200):
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(app, [str(argument) for argument in arguments])
+
+
 @pytest.fixture
-def config(make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COLUMNS", "80")
+def config(make_encoder, toy_data: Path, tmp_path: Path) -> Path:
     path = tmp_path / "my run.yaml"
     make_run(make_encoder("bert"), toy_data, tmp_path / "run", model__max_length=8).write(path)
     return path
 
 
-def test_it_says_what_it_does_and_what_comes_next(config: Path, toy_data: Path) -> None:
-    output = config.parent / "run"
-    done = CliRunner().invoke(app, ["train", str(config), "--resume"])
+def test_a_run_is_trained_once(config: Path, toy_data: Path) -> None:
+    done = run("train", config, columns=80)
     assert done.exit_code == 0, done.output
-    said = done.stderr.splitlines()
-    assert said[0] == f"nothing to resume in {output}: training starts from the beginning"
-    assert said[1:3] == [
-        "flat: 9 labels on 3 levels; documents: train 24, dev 24, test 2",
-        "effort full: up to 3 epochs of 2 steps of 12 documents",
+    assert "train 24, dev 24, test 2" in done.stderr
+    epochs = [line.split("dev")[0].split() for line in done.stderr.splitlines() if " epoch " in line]
+    assert epochs == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
+    model = config.parent / "run" / "model"
+    assert [line.split()[1:3] for line in done.stdout.splitlines()[-3:]] == [
+        [command, str(model)] for command in ("evaluate", "predict", "serve")
     ]
-    assert said[3] == "rate 0.05, of the head 0.5; fp32 on cpu"
-    assert said[4].startswith("texts are cut at 8 tokens: ")
-    assert max(map(len, said[1:5])) <= 80
-    assert [line.split("dev")[0].split() for line in said[5:]] == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
-    model = output / "model"
-    assert done.stdout.splitlines()[-5:] == [
-        f"model: {model}",
-        "next:",
-        f"  hgclr evaluate {model} {toy_data}",
-        f"  hgclr predict {model} 'your text'",
-        f"  hgclr serve {model}",
-    ]
-
-    again = CliRunner().invoke(app, ["train", str(config)])
-    assert again.exit_code == 2
-    assert f"error: {output}: holds a finished run" in again.stderr
-    assert again.stderr.count("\n") == 1
-    resumed = CliRunner().invoke(app, ["train", str(config), "--resume"])
+    assert run("train", config).exit_code == 2  # there is a finished run
+    resumed = run("train", config, "--resume", columns=80)
     assert resumed.exit_code == 0
-    assert resumed.stderr == f"nothing to resume in {output}: this run is finished\n"
     assert resumed.stdout == done.stdout
-    other = CliRunner().invoke(app, ["train", str(config), "--resume", "--set", "training.seed=5"])
+    other = run("train", config, "--resume", "--set", "training.seed=5")
     assert other.exit_code == 2
-    assert "holds a run with other settings: training.seed is 1 there and 5 here" in other.stderr
-    assert other.stderr.count("\n") == 1
+    assert "training.seed" in other.stderr
 
 
 def test_the_share_of_texts_that_are_cut(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """Against a second way to count: every word of these texts is one token, and there are two special ones."""
-    from hgclr.data.folder import DataFolder
-
-    run = make_run(make_encoder("bert"), toy_data, tmp_path / "run", model__max_length=10, training__effort="head")
-    run.data.limit = None
+    settings = make_run(make_encoder("bert"), toy_data, tmp_path / "run", model__max_length=10, training__effort="head")
+    settings.data.limit = None
     plans = []
-    hgclr.training.train(run, on_start=plans.append)
+    hgclr.training.train(settings, on_start=plans.append)
     lengths = [len(document.text.split()) + 2 for document in DataFolder(toy_data).documents("train")]
     assert plans[0].cut == sum(length >= 10 for length in lengths) / len(lengths)
     assert 0 < plans[0].cut < 1
@@ -73,7 +61,7 @@ def test_the_share_of_texts_that_are_cut(make_encoder, toy_data: Path, tmp_path:
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"]])
-def test_a_run_that_is_stopped_says_how_to_go_on(
+def test_a_stopped_run_names_the_command_to_continue(
     config: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
 ) -> None:
     checkpoint = config.parent / "run" / "checkpoints" / "checkpoint-2"
@@ -86,11 +74,89 @@ def test_a_run_that_is_stopped_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["/bin/hgclr", "train", str(config), *given])
-    for train, said in (
-        (stop, "stopped before the first checkpoint: nothing is kept"),
-        (stop_later, f"stopped; continue with: hgclr train '{config}' --resume"),
-    ):
+    for train, named in ((stop, False), (stop_later, True)):
         monkeypatch.setattr(hgclr.training, "train", train)
-        done = CliRunner().invoke(app, ["train", str(config), *given])
+        done = run("train", config, *given)
         assert done.exit_code == 130
-        assert done.stderr.splitlines()[-1] == said
+        assert (f"hgclr train '{config}' --resume" in done.stderr) == named
+
+
+def test_training_on_nothing_is_refused() -> None:
+    assert run("train").exit_code == 2
+
+
+# settings
+
+
+def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
+    result = run("settings", "--all", "--json", tmp_path / "settings.json")
+    assert result.exit_code == 0, result.output
+    listed = {setting["name"]: setting for setting in json.loads((tmp_path / "settings.json").read_text("utf-8"))}
+    sections = {"data": DataSettings, "model": ModelSettings, "training": TrainingSettings}
+    sections["model.lora"] = LoraSettings
+    known = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}
+    assert set(listed) == known | {f"model.{name}" for name in method_fields()}
+    assert all(len(setting["meaning"]) > 10 for setting in listed.values())
+    assert listed["training.effort"]["kind"] == "names | head | full"
+    assert (listed["training.patience"]["default"], listed["data.path"]["required"]) == (6, True)
+    assert (listed["model.lora"]["default"], listed["model.lora.rank"]["default"]) == (None, 16)
+    assert listed["model.classification_loss"]["presets"] == {"paper": "sum", "published": "mean"}
+    for name in listed:
+        assert name in result.stdout
+    short = run("settings").stdout
+    assert sum(f"{name}  " in short for name in listed) == len(COMMON)
+
+
+def test_words_choose_settings() -> None:
+    assert run("settings", "training.epochs").stdout.split()[0] == "training.epochs"
+    result = run("settings", "epohs")
+    assert (result.exit_code, "'epochs'" in result.stderr) == (2, True)
+
+
+# tune
+
+
+def test_a_search_leaves_a_study_and_the_best_settings(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    config, output, space = tmp_path / "toy.yaml", tmp_path / "search", tmp_path / "space.yaml"
+    config.write_text(
+        f"data:\n  path: {toy_data}\n  limit: 24\n  dev_limit: 12\n"
+        f"model:\n  encoder: {make_encoder('bert')}\ntraining:\n  effort: head\n"
+    )
+    space.write_text("model.pooling: {choices: [cls, mean]}\n")
+    result = run("tune", config, "--space", space, "--output", output, "--seeds", "1,2")
+    assert result.exit_code == 0, result.output
+    assert (output / "study.db").is_file()
+    assert (output / "best.yaml").is_file()
+    assert len(list(output.glob("trials/*/*/metrics.json"))) == 4
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--trials", 3, "--seeds", "1.5"], ["--trials", 3, "--space", "x.yaml"]], ids=str
+)
+def test_bad_options_of_a_search_are_refused(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("tune", config, *options)
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert not (tmp_path / "runs").exists()
+
+
+# quickstart
+
+
+@pytest.mark.parametrize(("options", "levels"), [([], 2), (["--categories"], 3)])
+def test_quickstart_builds_these_levels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], levels: int
+) -> None:
+    asked = []
+
+    def build(output: Path, **choices: object) -> None:
+        asked.append((output, choices["levels"]))
+        raise InputError("enough")
+
+    monkeypatch.setattr("hgclr.data.icd10cm.build_icd10cm", build)
+    monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: tmp_path)
+    assert run("quickstart", "--output", tmp_path, *options).exit_code == 2
+    assert asked == [(tmp_path / "icd10cm", levels)]

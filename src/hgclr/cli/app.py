@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hgclr.cli import data, evaluate, export, machine, predict, serve, taxonomy, train, tune
+from hgclr.cli import data, evaluate, export, machine, predict, serve, taxonomy, train
 from hgclr.cli.console import show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 from hgclr.registry import merged, resolve
@@ -116,8 +116,8 @@ _add(
     quickstart=train.quickstart,
     train=train.train,
     settings=train.settings,
-    tune=tune.tune,
-    calibrate=tune.calibrate,
+    tune=train.tune,
+    calibrate=evaluate.calibrate,
     evaluate=evaluate.evaluate,
     compare=evaluate.compare,
     audit=evaluate.audit,

@@ -1,15 +1,18 @@
-"""``hgclr evaluate``, ``compare`` and ``audit``: score a model, compare reports, find labels that look wrong."""
+"""``hgclr evaluate``, ``compare``, ``audit`` and ``calibrate``: score a model, find wrong labels, tune decisions."""
 
 from __future__ import annotations
 
+import logging
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from hgclr.cli.console import (
+    Console,
     counting,
     open_classifier,
     print_written,
@@ -23,8 +26,10 @@ from hgclr.cli.options import (
     Deciding,
     JsonFile,
     Model,
+    Paths,
     Raw,
     Reading,
+    Rule,
     Settings,
     SkipBadRows,
     deciding_options,
@@ -34,6 +39,8 @@ from hgclr.cli.options import (
 )
 from hgclr.errors import InputError, require_extra
 from hgclr.files import check_output
+
+logger = logging.getLogger(__name__)
 
 
 @reading_options
@@ -209,3 +216,114 @@ def audit(
     print_audit(found, console)
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
+
+
+@reading_options
+def calibrate(
+    model: Model,
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")
+    ],
+    reading: Reading,
+    split: Annotated[str, option("Split to tune on: dev; never test.")] = "dev",
+    metric: Annotated[Literal["both", "micro", "macro"], option("F1 to tune for; both: their mean.")] = "both",
+    max_loss: Annotated[
+        float, option("Points of Micro- or Macro-F1 that may be lost for the other.", min=0, max=100, metavar="X")
+    ] = 1.0,
+    method: Annotated[
+        Literal["temperature", "isotonic", "none"],
+        option("temperature, isotonic (needs more documents) or none.", metavar="METHOD"),
+    ] = "temperature",
+    thresholds: Annotated[
+        Literal["auto", "global", "level", "label", "none"],
+        option("auto, or one threshold: global, for each level, label, or none.", metavar="SCOPE"),
+    ] = "auto",
+    rule: Annotated[
+        Literal["auto", Rule], option("auto: the best of those that keep parents.", metavar="RULE")
+    ] = "auto",
+    paths: Paths = None,
+    risk: Annotated[
+        float | None, option("Abstain so that at most this share of labels is wrong.", min=0, max=1, metavar="X")
+    ] = None,
+    folds: Annotated[int | None, option("Also tune on train, in so many folds, each by a new model.", min=2)] = None,
+    config: Annotated[
+        Path | None, option("With --folds: settings; default: config.yaml beside MODEL.", metavar="CONFIG.yaml")
+    ] = None,
+    output: Annotated[Path | None, folder("With --folds: folder for the models; default: beside MODEL.")] = None,
+    skip_bad_rows: SkipBadRows = False,
+) -> None:
+    """Calibrate probabilities, choose the decoding rule and tune thresholds on dev; predict and evaluate then use them.
+
+    The result is written to **decisions.json** in the model's folder; deleting that file undoes it. All scores shown
+    are of documents that the choice was not fitted to. Where nothing is better without harm, decisions stay as they
+    were. An interrupted command with --folds continues where it stopped.
+
+    Example: **hgclr calibrate runs/first/model my-data**
+
+    Next: **hgclr evaluate runs/first/model my-data**
+    """
+    from hgclr.cli.tables import print_calibrated, print_candidates
+    from hgclr.decisions.settings import FILE
+    from hgclr.decisions.tuning import ENTRIES, Outputs
+    from hgclr.inference.classifier import sampled
+
+    if split == "test":
+        raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
+    if split == "train":
+        logger.warning("scores on training data are optimistic: on other texts the model will do worse")
+    if not Path(model).is_dir():
+        raise InputError(
+            "not a local folder, and decisions.json is written into the model's folder",
+            path=model,
+            remedy="calibrate a copy, and upload its decisions.json",
+        )
+    if folds is None and (config is not None or output is not None):
+        raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
+    if folds is not None and split == "train":
+        raise InputError("--folds tunes on train with models trained for it", remedy="leave out --split train")
+    check_output(Path(model))
+    if output is not None:
+        check_output(output)
+    classifier = open_classifier(model, data)
+    documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+    most = max(1, ENTRIES // ((folds or 0) + 1) // len(classifier.taxonomy))
+    parts: list[Outputs] = []
+    if folds is not None:
+        require_extra("torch", extra="train", capability="Training a model for each fold")
+        import numpy as np
+
+        from hgclr.training import RunConfig
+
+        config = config or Path(model).parent / "config.yaml"
+        if not config.is_file():
+            raise InputError("no settings to train the models of the folds", path=config, remedy="give --config FILE")
+        run = RunConfig.read(config, output=output or Path(model).parent / "calibration")
+        read = {"path": data, "skip_bad_rows": skip_bad_rows, **asdict(reading)}
+        run = run.model_copy(update={"data": run.data.model_copy(update=read)})
+        from hgclr.cli.progress import fold_progress
+        from hgclr.evaluation.folds import train_folds
+        from hgclr.training.run_checks import data_folder
+
+        quiet_libraries()
+        train = data_folder(run, classifier.taxonomy)
+        for seed, fold in enumerate(train_folds(run, train, folds, watch=fold_progress(folds))):
+            kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())
+            parts.append(fold.classifier.outputs(row for number, row in enumerate(fold.rows) if number in kept))
+    if folds is None or split in documents.splits:
+        with counting(split) as progress:
+            parts.append(classifier.outputs(sampled(documents, split, most), progress=progress))
+    found = classifier.calibrate(
+        Outputs.joined(parts),
+        method=method,
+        rule=rule,
+        scope=thresholds,
+        metric=metric,
+        paths=paths,
+        risk=risk,
+        max_loss=max_loss / 100,
+    )
+    found.decisions.write(Path(model))
+    console = Console()
+    print_candidates(found, console)
+    print_calibrated(found, console)
+    print_written([Path(model) / FILE])

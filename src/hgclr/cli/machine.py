@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.filesize import decimal
+from rich.text import Text
 
-from hgclr.cli.console import Console, results, standard_error, write_result
+from hgclr.cli.console import Console, print_table, results, share_done, standard_error, write_result
 from hgclr.cli.options import JsonFile
 
 encoders = typer.Typer(
@@ -56,7 +58,12 @@ def doctor(json_file: JsonFile = None) -> None:
     with standard_error().status("checking"):
         known = machine()
         checks = examine(known)
-    results(json_file).print(_table(checks))
+    console = results(json_file)
+    for check in checks:
+        mark, style = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}[check.state]
+        console.print(Text.assemble((mark, style), f" {check.subject}: {check.detail}"), soft_wrap=True)
+        if check.remedy:
+            console.say(f"    → {check.remedy}", style)
     write_result(json_file, {"machine": known, "findings": [asdict(check) for check in checks]})
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
@@ -70,7 +77,7 @@ def examine(known: dict[str, Any]) -> list[HealthCheck]:
         hub, index, devices = pool.submit(_hub), pool.submit(_index), pool.submit(_devices)
         reached = index.result().state == "ok"
         cores = f"{known['cores']} cores, " if known["cores"] else ""
-        memory = f", {_size(known['memory_bytes'])} memory" if known["memory_bytes"] else ""
+        memory = f", {decimal(known['memory_bytes'])} memory" if known["memory_bytes"] else ""
         changes = " with changes" if known["modified"] else ""
         commit = f" at {known['commit'][:10]}{changes}" if known["commit"] else ""
         version = f"{known['packages']['hgclr'] or 'unknown version'}{commit}, Python {known['python']}"
@@ -125,10 +132,11 @@ def _packages() -> Iterator[HealthCheck]:
 def _devices() -> HealthCheck:
     if importlib.util.find_spec("torch") is None:
         return HealthCheck("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
-    try:
-        found = json.loads(_output([sys.executable, "-P", "-c", _DEVICES], seconds=120).splitlines()[-1])
-    except (_FailedError, ValueError, IndexError) as error:
-        return HealthCheck("devices", "problem", f"torch does not work: {error}", "reinstall torch")
+    works, output = _output([sys.executable, "-P", "-c", _DEVICES], seconds=120)
+    last = output.splitlines()[-1] if output else "no output"
+    if not works or not last.startswith("{"):
+        return HealthCheck("devices", "problem", f"torch does not work: {last}", "reinstall torch")
+    found = json.loads(last)
     names = ", ".join(found["names"]) or "no GPU"
     return HealthCheck("devices", "ok", f"{names}; torch uses {found['threads']} threads of the CPU")
 
@@ -162,10 +170,9 @@ def _index() -> HealthCheck:
     # One retry, because only then does pip say that the connection failed.
     options = ["--no-input", "--disable-pip-version-check", "--retries=1", f"--timeout={INDEX_SECONDS / 2:g}"]
     command = [sys.executable, "-P", "-m", "pip", "index", "versions", package, *options]
-    try:
-        _output(command, seconds=INDEX_SECONDS)
-    except _FailedError as error:
-        reason = "cannot be reached" if "connection broken" in error.everything else f"no {package} ({error})"
+    works, output = _output(command, seconds=INDEX_SECONDS)
+    if not works:
+        reason = "cannot be reached" if "connection broken" in output else f"no {package} ({output.splitlines()[-1]})"
         return HealthCheck("package index", "warning", reason, "check the network and pip config list")
     return HealthCheck("package index", "ok", f"answers and has {package}")
 
@@ -187,48 +194,18 @@ def _cache() -> HealthCheck:
 
     place = cache_dir()
     folders = sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-    sizes = [f"{folder.name} {_size(folder_bytes(folder))}" for folder in folders]
+    sizes = [f"{folder.name} {decimal(folder_bytes(folder))}" for folder in folders]
     return HealthCheck("cache", "ok", f"{place}: {', '.join(sizes) or 'empty'}")
 
 
-class _FailedError(Exception):
-    """A command that failed: the last line that it wrote, and all of them."""
-
-    def __init__(self, reason: str, everything: str = "") -> None:
-        super().__init__(reason)
-        self.everything = everything
-
-
-def _output(command: list[str], *, seconds: float) -> str:
-    """Return the output of a command; raise if it fails or takes too long."""
+def _output(command: list[str], *, seconds: float) -> tuple[bool, str]:
+    """Run a command; return whether it succeeded, and its output or its errors."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise _FailedError(f"no answer within {seconds:g} s") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()
-        reason = lines[-1].removeprefix("ERROR: ") if lines else f"exit code {done.returncode}"
-        raise _FailedError(reason, done.stderr)
-    return done.stdout
-
-
-def _size(count: int) -> str:
-    from rich.filesize import decimal
-
-    return decimal(count)
-
-
-def _table(checks: list[HealthCheck]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    marks = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    for check in checks:
-        mark, style = marks[check.state]
-        remedy = f"\n→ {check.remedy}" if check.remedy else ""
-        table.add_row(Text(mark, style), Text(check.subject), Text.assemble(check.detail, (remedy, style)))
-    return table
+        return False, f"no answer within {seconds:g} s"
+    errors = done.stderr.strip() or f"exit code {done.returncode}"
+    return done.returncode == 0, errors if done.returncode else done.stdout
 
 
 @encoders.command("list")
@@ -239,22 +216,19 @@ def list_encoders() -> None:
 
     Next: **hgclr encoders get all-MiniLM-L6-v2**
     """
-    from rich.filesize import decimal
-    from rich.table import Table
-    from rich.text import Text
-
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, cached_encoder
 
-    table = Table("encoder", "architecture", "download", "licence", "cached", box=None, padding=(0, 1))
-    for encoder in ENCODERS.values():
-        table.add_row(
+    rows = [
+        (
             f"{encoder.name} (default)" if encoder.name == DEFAULT_ENCODER else encoder.name,
             encoder.architecture,
             decimal(encoder.download_bytes),
             encoder.licence,
-            Text("yes", "green") if cached_encoder(encoder.name) else "no",
+            "yes" if cached_encoder(encoder.name) else "no",
         )
-    Console().print(table)
+        for encoder in ENCODERS.values()
+    ]
+    print_table(Console(), ("encoder", "architecture", "download", "licence", "cached"), rows)
 
 
 @encoders.command("get")
@@ -270,12 +244,7 @@ def get(name: Annotated[str, typer.Argument(help="A name that hgclr encoders lis
 
 def fetch_with_bar(name: str) -> Path:
     """Fetch an encoder, with a progress bar on standard error where that is a terminal; return its folder."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     from hgclr.encoders import fetch_encoder
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    terminal = standard_error()
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        task = bar.add_task(name, total=None)
-        return fetch_encoder(name, lambda done, total: bar.update(task, completed=done, total=total))
+    with share_done(f"{name}: megabytes", 10**6) as progress:
+        return fetch_encoder(name, progress)

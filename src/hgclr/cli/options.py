@@ -88,22 +88,6 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """Where models are trained: the values of the options that `cluster_options` adds."""
-
-    engine: Annotated[Engine, option("local: this machine; ray: Ray, here or on a cluster.")] = "local"
-    workers: Annotated[int | None, option("With --engine ray: processes; default: one per GPU or core.", min=1)] = None
-    ray_address: Annotated[str | None, ray_address_option()] = None
-
-    def check(self) -> None:
-        """Refuse options of the engine ray for the other one."""
-        given = [name for name, value in vars(self).items() if name != "engine" and value is not None]
-        if self.engine == "local" and given:
-            name = f"--{given[0].replace('_', '-')}"
-            raise InputError(f"{name} is for the engine ray", remedy="add --engine ray")
-
-
-@dataclass(frozen=True)
 class Deciding:
     """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
 
@@ -149,4 +133,3 @@ def options_from(
 
 reading_options = options_from(Reading, "reading")
 deciding_options = options_from(Deciding, "deciding")
-cluster_options = options_from(Cluster, "cluster")

@@ -1,4 +1,4 @@
-"""``hgclr train``, ``settings`` and ``quickstart``: train a model, list its settings, try everything once."""
+"""``hgclr train``, ``tune``, ``settings`` and ``quickstart``: train models, search and list their settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.console import Console, is_first_rank, quiet_libraries, results, standard_error, write_result
-from hgclr.cli.options import Cluster, JsonFile, Settings, cluster_options, file, folder, option
+from hgclr.cli.console import (
+    Console,
+    is_first_rank,
+    print_table,
+    print_written,
+    quiet_libraries,
+    results,
+    standard_error,
+    write_result,
+)
+from hgclr.cli.options import Engine, JsonFile, Settings, file, folder, number_list, option, ray_address_option
 from hgclr.errors import InputError, as_written, require_extra
 from hgclr.files import check_output, write_json
 
@@ -28,44 +37,28 @@ EFFORTS = {
     "head": "the head, on vectors of the encoder as it is",
     "full": "encoder and head",
 }
+SHOWN = 10
+"""Trials of a search that are listed."""
 
 
-@cluster_options
 def train(
-    cluster: Cluster,
     source: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="DATA|CONFIG.yaml",
-            help="A data folder or its URL (s3://…), or a YAML file of settings, which hgclr settings lists.",
-        ),
+        typer.Argument(metavar="DATA|CONFIG.yaml", help="Data folder or its URL, or a YAML file of settings."),
     ] = None,
     settings: Settings = None,
-    output: Annotated[
-        Path | None, folder("Folder to write; default: runs/NAME, where NAME is that of the data folder or file.")
-    ] = None,
+    output: Annotated[Path | None, folder("Folder to write; default: runs/NAME, by the data.")] = None,
     start: Annotated[
-        Path | None,
-        folder(
-            "Continue training from this training-model, with its encoder. If the data has another label tree, labels"
-            " that are in both keep their weights, and new ones start from their names and parents.",
-            "--from",
-        ),
+        Path | None, folder("Continue from this training-model; labels in both trees keep their weights.", "--from")
     ] = None,
-    changes: Annotated[
-        Path | None, file("With --from: what became of labels whose ids do not show it, as for hgclr taxonomy diff.")
-    ] = None,
+    changes: Annotated[Path | None, file("With --from: renamed labels, as for hgclr taxonomy diff.")] = None,
     calibrate: Annotated[
-        bool | None,
-        option(
-            "At the end, tune the decisions (rule, thresholds, probabilities) on dev and save them with the model."
-            " On by default in the preset 'default' only.",
-            "--calibrate/--no-calibrate",
-        ),
+        bool | None, option("Tune decisions on dev; default: by the preset.", "--calibrate/--no-calibrate")
     ] = None,
-    resume: Annotated[
-        bool, option("Continue from the newest complete checkpoint in the output folder.", "--resume")
-    ] = False,
+    resume: Annotated[bool, option("Continue from the newest checkpoint in the output folder.", "--resume")] = False,
+    engine: Annotated[Engine, option("local: this machine; ray: Ray, here or on a cluster.")] = "local",
+    workers: Annotated[int | None, option("With --engine ray: processes; default: one per GPU or core.", min=1)] = None,
+    ray_address: Annotated[str | None, ray_address_option()] = None,
 ) -> None:
     """Train a model: select its best epoch on dev, score test once, and save a plain text encoder with a head.
 
@@ -80,11 +73,7 @@ def train(
     Next: **hgclr evaluate** writes a report, **hgclr predict** labels texts, **hgclr serve** starts a web service.
     """
     if source is None:
-        raise InputError(
-            "nothing to train on",
-            remedy="give a data folder (hgclr data import makes one of a table) or a file of settings (hgclr settings"
-            " lists them)",
-        )
+        raise InputError("nothing to train on", remedy="give a data folder (hgclr data import) or a file of settings")
     require_extra("torch", extra="train", capability="Training")
     from hgclr.training.run_checks import check_new_run, check_resumed, check_run, restarted, state_of
     from hgclr.training.settings import RunConfig
@@ -95,7 +84,8 @@ def train(
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
-    cluster.check()
+    if engine == "local" and (workers is not None or ray_address is not None):
+        raise InputError("--workers and --ray-address are for the engine ray", remedy="add --engine ray")
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
     data = check_run(run)
     errors, resume = standard_error(), resume or restarted()
@@ -114,10 +104,10 @@ def train(
 
     quiet_libraries()
     try:
-        if cluster.engine == "ray":
+        if engine == "ray":
             from hgclr.training.on_ray import train_on_ray
 
-            result = train_on_ray(run, resume=resume, workers=cluster.workers, address=cluster.ray_address)
+            result = train_on_ray(run, resume=resume, workers=workers, address=ray_address)
         else:
             with TrainingProgress(errors, run.model.architecture) as progress:
                 result = run_training(
@@ -148,6 +138,65 @@ def train(
     commands += [["predict", model, "your text"], ["serve", model]]
     for line in (f"model: {model}", "next:", *(f"  {shlex.join(['hgclr', *words])}" for words in commands)):
         console.say(line)
+
+
+def tune(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.yaml", help="Settings that all trials share, as for hgclr train.")
+    ],
+    space: Annotated[
+        Path | None, file("YAML file of the settings to search; default: the learning rate and more.")
+    ] = None,
+    trials: Annotated[int | None, option("Trials in all; default: every combination of choices.", min=1)] = None,
+    seeds: Annotated[str | None, option("Seeds of each trial; its score is their mean.", metavar="1,2,…")] = None,
+    metric: Annotated[Literal["macro_f1", "micro_f1"], option("The dev score to maximise.")] = "macro_f1",
+    settings: Settings = None,
+    output: Annotated[Path | None, folder("Folder to write; default: runs/NAME-tuning.")] = None,
+) -> None:
+    """Search for settings on dev with Optuna; test is never scored.
+
+    A space is a YAML file with lines such as **model.contrastive_weight: {low: 0.003, high: 1, log: true}** or
+    **training.batch_size: {choices: [16, 32]}**. The study is in **study.db** in the output folder. Start the same
+    command in several processes to train several trials at a time; start it again to continue a search. The output
+    folder then holds **best.yaml**.
+
+    Example: **hgclr tune my-data.yaml --trials 20 --output runs/search**
+
+    Next: **hgclr train runs/search/best.yaml**
+    """
+    for module in ("torch", "optuna"):
+        require_extra(module, extra="tune", capability="Tuning")
+    from hgclr.training.run_checks import check_run
+    from hgclr.training.settings import RunConfig, read_yaml
+
+    run = RunConfig.read(config, settings, output or Path("runs") / f"{config.stem}-tuning")
+    check_run(run)
+    check_output(run.output)
+    import optuna
+
+    from hgclr import tuning
+    from hgclr.cli.progress import TrainingProgress
+
+    quiet_libraries()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = tuning.tune(
+        run,
+        tuning.read_space(None if space is None else read_yaml(space), run, space),
+        trials=trials,
+        seeds=None if seeds is None else number_list("--seeds", seeds, int),
+        metric=metric,
+        watch=lambda title: TrainingProgress(standard_error(), title),
+    )
+    scored = [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "COMPLETE"]
+    scored.sort(key=lambda trial: (-(trial.value or 0.0), trial.number))
+    rows = [
+        (tuning.describe(trial.params), str(trial.number + 1), f"{100 * (trial.value or 0.0):.2f}")
+        for trial in scored[:SHOWN]
+    ]
+    console = Console()
+    print_table(console, ("settings", "trial", metric), rows, title=f"The best of {len(study.trials)} trials on dev")
+    print_written([run.output / tuning.STUDY, run.output / "best.yaml"])
+    console.say(f"next: hgclr train {run.output / 'best.yaml'}")
 
 
 def settings(
@@ -202,9 +251,7 @@ def quickstart(
     output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
     documents: Annotated[int, option("Texts to train on.", min=100)] = 1800,
     epochs: Annotated[int, option("Epochs of full training.", min=1)] = 5,
-    categories: Annotated[
-        bool, option("Add the 1,900 three-character categories as a third level.", "--categories")
-    ] = False,
+    categories: Annotated[bool, option("Add 1,900 categories as a third level.", "--categories")] = False,
 ) -> None:
     """Train three models on ICD-10-CM, fastest first, and score each on test.
 
@@ -215,12 +262,9 @@ def quickstart(
 
     Example: **hgclr quickstart**
 
-    Next: **hgclr predict quickstart/full/model 'itchy rash on both hands'**; then **hgclr data import** for a table of
-    your own.
+    Next: **hgclr predict quickstart/full/model 'itchy rash on both hands'**
     """
     require_extra("torch", extra="train", capability="Training")
-    from rich.table import Table
-
     from hgclr.cli.data import prepare
     from hgclr.cli.machine import fetch_with_bar
     from hgclr.cli.progress import TrainingProgress
@@ -257,15 +301,14 @@ def quickstart(
         )
         with TrainingProgress(standard_error(), effort) as progress:
             scores[effort] = run_training(run, callbacks=[progress], on_documents=progress.on_documents).metrics
-    title = f"\nICD-10-CM, {scores['full']['labels']} labels: test F1 of the saved models, one seed"
-    table = Table("effort", "trained", title=title, title_justify="left")
-    for column in ("documents", "seconds", "Micro-F1", "Macro-F1"):
-        table.add_column(column, justify="right")
+    rows = []
     for effort, metrics in scores.items():
         f1 = [f"{100 * metrics['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
         learned = 0 if effort == "names" else metrics["documents"]["train"]
-        table.add_row(effort, EFFORTS[effort], str(learned), f"{metrics['seconds']:.0f}", *f1)
-    console.print(table)
+        rows.append([effort, EFFORTS[effort], str(learned), f"{metrics['seconds']:.0f}", *f1])
+    headings = ("effort", "trained", "documents", "seconds", "Micro-F1", "Macro-F1")
+    title = f"\nICD-10-CM, {scores['full']['labels']} labels: test F1 of the saved models, one seed"
+    print_table(console, headings, rows, texts=2, title=title)
     write_json(output / "scores.json", scores)
     model = output / "full" / "model"
     heading(4, f"Predictions of {model}")
