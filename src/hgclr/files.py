@@ -60,7 +60,6 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
     """
     target = Path(target)
     with _target_named(target):
-        _make_parent(target)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
         os.close(descriptor)
         temporary = Path(name)
@@ -84,7 +83,6 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
     target = Path(target)
     recover_folder(target)
     with _target_named(target):
-        _make_parent(target)
         while True:
             holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
             lock = _try_lock(holding / LOCK)
@@ -197,18 +195,13 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
                 file.parent.rmdir()  # if nothing was written
 
 
-def _make_parent(target: Path) -> None:
-    refuse_url(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target)) from None
-
-
 @contextmanager
 def _target_named(target: Path) -> Iterator[None]:
-    """Let errors of the file system name a target, not the temporary place beside it; a full disk names none."""
+    """Make the folder of a target; let errors of the file system name the target, not the temporary place beside it."""
+    refuse_url(target)
     try:
+        with suppress(FileExistsError):  # a file in the place of the folder: the next step fails, with its name
+            target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         if error.errno is None or (error.filename is not None and f".{target.name}." not in str(error.filename)):

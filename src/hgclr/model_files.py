@@ -21,8 +21,6 @@ from hgclr.files import json_bytes, read_bytes, read_json, sha256
 DECISIONS, MANIFEST = "decisions.json", "manifest.json"
 READ = {".data", ".jinja", ".json", ".model", ".onnx", ".py", ".safetensors", ".txt"}
 """Files that a library may read."""
-SHORT = 12
-"""Digits of a hash that are shown."""
 REMEDY = "copy or download the folder again, or write it again with hgclr export"
 PICKLES = {".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"}
 """Files that can hold a pickle, and so run code when they are read."""
@@ -85,63 +83,41 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 def write_manifest(folder: Path) -> None:
     """Write ``manifest.json`` into a folder whose other files are all there."""
-    content = {"hgclr": version("hgclr"), "files": {name: sha256(folder / name) for name in _covered(folder)}}
-    (folder / MANIFEST).write_bytes(json_bytes(content))
+    (folder / MANIFEST).write_bytes(json_bytes({"hgclr": version("hgclr"), "files": _hashes(folder)}))
 
 
 def fingerprint(folder: Path) -> str:
-    """Return the SHA-256 of all files of a model that its probabilities are computed from, decisions left out."""
-    whole = hashlib.sha256()
-    for name in _covered(folder):
-        whole.update(f"{name}\0{sha256(folder / name)}\n".encode())
-    return whole.hexdigest()
+    """Return a SHA-256 of all files of a model that its probabilities are computed from, decisions left out."""
+    return hashlib.sha256(json.dumps(_hashes(folder)).encode()).hexdigest()
 
 
 def check_folder(folder: Path) -> None:
     """Refuse a model folder with pickles or code, or whose files differ from its manifest, if it has one."""
     for path in files_of(folder):
         if path.suffix.lower() in PICKLES:
-            name = path.relative_to(folder).as_posix()
-            raise InputError(
-                f"no model could be loaded: {name} may be a pickle, which runs code when it is read",
-                path=folder,
-                remedy="a model of hgclr needs none; delete it, or give the folder 'model' that hgclr train wrote",
-            )
+            remedy = "a model of hgclr needs none; delete it, or give the folder 'model' that hgclr train wrote"
+            raise InputError("this file may be a pickle, which runs code when it is read", path=path, remedy=remedy)
     refuse_code(folder)
-    if (folder / MANIFEST).is_file():
-        _compare(folder)
-
-
-def _compare(folder: Path) -> None:
-    """Refuse files that are missing, others than the manifest says, or not in it."""
+    if not (folder / MANIFEST).is_file():
+        return
     try:
-        expected = read_json(folder / MANIFEST, remedy=REMEDY)["files"]
-        if not all(isinstance(value, str) for value in expected.values()):
-            raise TypeError("a hash is no text")
-    except (AttributeError, KeyError, TypeError) as error:
+        expected = dict(read_json(folder / MANIFEST, remedy=REMEDY)["files"])
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"broken: {error}", path=folder / MANIFEST, remedy=REMEDY) from None
-    found = _covered(folder)
-    for name, wanted in expected.items():
-        if name not in found:  # names are compared, never opened: one with ../ in it leads nowhere
-            raise InputError(f"{name!r} is in {MANIFEST} and not in the folder", path=folder, remedy=REMEDY)
-        if (have := sha256(folder / name)) != wanted:
-            raise InputError(
-                f"not the file that was exported: its SHA-256 is {have[:SHORT]}…, {MANIFEST} says {wanted[:SHORT]}…",
-                path=folder / name,
-                remedy=REMEDY,
-            )
-    if extra := [name for name in found if name not in expected]:
-        raise InputError(
-            f"{extra[0]!r} is not in {MANIFEST}",
-            path=folder,
-            remedy=f"delete it, or delete {MANIFEST} if it was you who added it",
-        )
+    found = _hashes(folder)
+    for name in [*expected, *found]:  # names of the manifest are compared, never opened: one with ../ leads nowhere
+        if name not in expected:
+            remedy = f"delete it, or delete {MANIFEST} if it was you who added it"
+            raise InputError(f"not in {MANIFEST}", path=folder / name, remedy=remedy)
+        if found.get(name) != expected[name]:
+            what = f"not the file of which {MANIFEST} has the SHA-256" if name in found else "missing"
+            raise InputError(what, path=folder / name, remedy=REMEDY)
 
 
-def _covered(folder: Path) -> list[str]:
-    """Return the names of all files that a prediction may depend on."""
-    return sorted(
-        path.relative_to(folder).as_posix()
-        for path in files_of(folder)
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file that a prediction may depend on, by name."""
+    return {
+        path.relative_to(folder).as_posix(): sha256(path)
+        for path in sorted(files_of(folder))
         if path.is_file() and path.suffix.lower() in READ and path.name not in (MANIFEST, DECISIONS)
-    )
+    }

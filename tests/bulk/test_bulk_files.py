@@ -66,7 +66,6 @@ def test_nothing_to_label_is_an_error(name: str, folder: Path) -> None:
         ("a.TSV.gz", None, "a.TSV.gz"),
         ("a.b.csv", "jsonl", "a.b.jsonl"),
         ("a.csv.gz", "jsonl", "a.jsonl"),
-        ("a.csv.gz", "csv", "a.csv.gz"),
         ("a.jsonl.gz", "parquet", "a.parquet"),
     ],
 )

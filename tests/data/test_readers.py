@@ -163,13 +163,6 @@ def test_tables_that_cannot_be_used_at_all(tmp_path: Path, content: str | bytes,
     assert caught.value.remedy
 
 
-def test_missing_columns_of_parquet(tmp_path: Path) -> None:
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"], "tags": ["A"]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError) as caught:
-        list(read_rows(tmp_path / "a.parquet", COLUMNS))
-    assert (caught.value.path, caught.value.remedy is not None) == (tmp_path / "a.parquet", True)
-
-
 def test_truncated_gzip_names_the_row_it_breaks_off_at(tmp_path: Path) -> None:
     draw = random.Random(1)
     texts = [str(draw.getrandbits(400)) for _ in range(300)]

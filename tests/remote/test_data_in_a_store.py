@@ -17,7 +17,6 @@ from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.training import RunConfig, train
 from support.object_store import Store
-from support.ranks import run_ranks
 from support.short_runs import make_run
 
 pytestmark = pytest.mark.slow
@@ -32,14 +31,6 @@ def run(*arguments: str | Path, code: int = 0) -> str:
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == code, result.output
     return result.stdout + result.stderr
-
-
-def test_check_and_stats(data: str, toy_data: Path, tmp_path: Path) -> None:
-    for command in ("check", "stats"):
-        there, here = tmp_path / f"{command}-there.json", tmp_path / f"{command}-here.json"
-        run("data", command, data, "--json", there)
-        run("data", command, toy_data, "--json", here)
-        assert json.loads(there.read_text()) == json.loads(here.read_text().replace(str(toy_data), data))
 
 
 def test_a_bad_row_is_named_by_its_url(store: Store, toy_data: Path) -> None:
@@ -115,30 +106,6 @@ def test_errors_of_the_store_are_one_line(
     s3fs.S3FileSystem.clear_instance_cache()
     assert said.startswith(f"error: {url}: {message}")
     assert len(said.splitlines()) == 1
-
-
-def tokenize(rank: int, ranks: int, folder: Path, encoder: str, data: str) -> None:
-    """Tokenise as one of several processes of a node; only the first one may read a document."""
-    from hgclr.data import tokens
-    from hgclr.models.base import load_tokenizer
-    from hgclr.training.run import data_folder, tokenize_splits
-
-    os.environ.update(HGCLR_CACHE=str(folder / "cache"), LOCAL_RANK=str(rank))
-    run = make_run(encoder, Path(data), folder / "run", data__limit=None, data__test_limit=None)
-    with pytest.MonkeyPatch.context() as patch:
-        if rank > 0:
-            for place, name in ((tokens, "_key"), (DataFolder, "scan")):
-                patch.setattr(place, name, lambda *_: pytest.fail("documents are read again"))
-        found = tokenize_splits(run, data_folder(run, None), load_tokenizer(encoder), 16, None)
-    counts = {name: [len(split), sum(split["length"])] for name, split in found.items()}
-    (folder / f"{rank}.json").write_text(json.dumps(counts))
-
-
-def test_one_process_of_a_node_reads_the_documents(data: str, make_encoder, tmp_path: Path) -> None:
-    run_ranks(tokenize, 2, tmp_path, make_encoder("bert"), data)
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
-    assert first == second
-    assert {name: count for name, (count, _) in first.items()} == {"train": 96, "dev": 24, "test": 24}
 
 
 def test_a_table_in_the_store_is_imported(store: Store, tmp_path: Path) -> None:

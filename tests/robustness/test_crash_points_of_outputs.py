@@ -14,12 +14,10 @@ import pytest
 from hgclr.data.folder import DataFolder
 from hgclr.data.folder_writer import write_corpus
 from hgclr.decisions.settings import FILE, Decisions
-from hgclr.files import cache_dir
 from hgclr.inference import HierarchicalClassifier
 from hgclr.model_files import check_folder
 from support.bulk_cases import expected, write_model
 from support.crash_points import survive_every_crash
-from support.tiny_encoder import offer_tiny_encoder
 from support.toy import TEXTS, make_model
 
 pytestmark = pytest.mark.slow
@@ -98,19 +96,6 @@ def test_a_cache_of_tokens(toy_data: Path, tokenizer, tmp_path: Path) -> None:
 
     assert len(survive_every_crash(read, check, tmp_path / "crashes")) > 5
     assert survive_every_crash(read, check, tmp_path / "torn", torn=True)
-
-
-def test_a_cache_of_encoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hgclr.encoders import fetch_encoder
-
-    offer_tiny_encoder(monkeypatch)
-
-    def fetch(place: Path) -> None:
-        monkeypatch.setenv("HGCLR_CACHE", str(place))
-        assert json.loads((fetch_encoder("tiny") / "config.json").read_text()) == {"model_type": "bert"}
-        assert cache_dir() == place
-
-    assert len(survive_every_crash(fetch, fetch, tmp_path)) > 5
 
 
 def test_bulk_prediction(tmp_path: Path) -> None:
