@@ -1,12 +1,11 @@
-"""Model settings, typed and checked without torch, and the presets.
+"""Model settings with their types, ranges and presets; without torch, so that mistakes show at once.
 
-Models save their settings as :class:`~hgclr.models.HGCLRConfig`; extensions add settings of their architectures
-(:mod:`hgclr.registry`). The defaults are the ``default`` preset, except that it takes the pooling from the encoder.
-``paper`` follows the text of Wang et al. (ACL 2022), ``published`` the program its authors released;
+A model is saved with its settings as :class:`~hgclr.models.HGCLRConfig`. The defaults are the ``default`` preset, whose
+pooling is the encoder's. ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` its authors' program;
 ``docs/concepts/method.md`` lists the differences.
 """
 
-# No "from __future__ import annotations": strict dataclasses check only types that are not strings.
+# No "from __future__ import annotations" where settings are declared: their types would be unchecked strings.
 
 import difflib
 from collections.abc import Callable
@@ -47,34 +46,31 @@ def setting(default: Any, meaning: str) -> Any:
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SharedSettings:
-    """Settings of all models: how a text is read, and the head."""
+    """Settings of all architectures: how a text is read, and the head."""
 
     threshold: float = setting(0.5, "probability from which a label is predicted")
     max_length: int = setting(512, "tokens of a text that are read, special tokens included")
     cut_length: int | None = setting(
-        None,
-        "cut a text after so many of these tokens, the special token at its end included: 510 in the published"
-        " program, whose texts of more than 510 tokens have no [SEP]. `null` keeps the special token at the end",
+        None, "cut texts once more, to so many tokens, final special token included: 510 in the published program"
     )
     pooling: Literal["auto", "cls", "mean", "max"] = setting(
         "cls",
-        "`cls` takes the first token's vector as the text's (paper), `mean` averages all, `max` takes the largest value"
-        " of each feature (TextRCNN). `auto`, for a new model only, is the pooling that the encoder was trained with",
+        "vector of a text: the first token's (`cls`, the paper), the `mean` of all tokens, or the largest value of each"
+        " feature (`max`). `auto`, for a new model only, is the pooling that the encoder was trained with",
     )
-    classifier_dropout: float = setting(0.1, "dropout before the linear head")
+    classifier_dropout: float = setting(0.1, "dropout before the head")
     classifier_start: Literal["random", "names"] = setting(
         "names",
-        "before training, the rows of a head on a pretrained encoder are `random` (paper) or the directions of the"
-        " labels' `names`",
+        "rows of the head before training: `random` (paper), or where a pretrained encoder puts the labels' `names`",
     )
     classification_loss: Literal["sum", "mean", "document"] = setting(
         "document",
-        "binary cross-entropy as `sum` over documents and labels (paper), `mean` over both (published), or summed"
-        " over labels and averaged over documents (`document`), which does not depend on the batch size",
+        "binary cross-entropy: `sum` over documents and labels (paper), `mean` over both (published), or summed over"
+        " labels and averaged over documents (`document`), which does not depend on the batch size",
     )
     flat_regularisation: float = setting(
         0.0,
-        "weight of the distance between a flat model's rows of parent and child; 1e-6 in the released TextRCNN",
+        "flat models: weight of the distance between the head's rows of parent and child, beside a mean cross-entropy",
     )
 
     def validate_shared(self) -> None:
@@ -91,76 +87,64 @@ class HGCLRSettings(SharedSettings):
 
     label_encoder: Literal["graphormer", "gcn", "gat", "none"] = setting(
         "graphormer",
-        "HGCLR's label features come from a `graphormer` (paper), from one `gcn` or `gat` layer over the tree's edges,"
-        " or are the embeddings (`none`). The published program without a graph encoder is a `graphormer` without"
-        " `label_embedding`, `spatial_encoding` and `edge_encoding`; its `gcn` and `gat` have no `label_embedding`",
+        "encoder of the label tree: a `graphormer` (the paper), one `gcn` or `gat` layer, or `none`: the embeddings",
     )
     label_embedding: bool = setting(True, "add a learned vector per label to the label features")
     name_embedding: Literal["layer", "words", "none"] = setting(
         "layer",
-        "`layer` puts the name with its special tokens through the encoder's whole embedding layer (published),"
-        " `words` averages the word embeddings of the name (paper), `none` leaves names out",
+        "embedding of a label name: the mean of its word embeddings (`words`, paper), the mean of the encoder's whole"
+        " embedding `layer`, special tokens included (published), or `none`",
     )
     spatial_encoding: bool = setting(True, "bias label attention by a learned scalar per distance, b_φ(i,j)")
     edge_encoding: bool = setting(True, "bias label attention by the mean edge weight on the path, c_ij")
     edge_padding: Literal["zero", "drawn"] = setting(
         "zero",
-        "value of the slots, of 15, that a path of D edges leaves empty: `zero` (paper), or one scalar p, `drawn` from"
-        " N(0, 0.02) and never trained (the published program with the transformers version that its authors pin)."
-        " This adds (15 - D) p / (D + 1e-8) to each attention logit, which is 1.5e9 p between a label and itself: with"
-        " p > 0 a label attends to itself alone, and b and c get no gradient, with p < 0 to all labels but itself."
-        " It has no effect without `edge_encoding`",
+        "value of the slots of a path without an edge: `zero` (paper), or `drawn` from N(0, 0.02) and never trained, as"
+        " in the published program with the transformers version that it pins. See docs/concepts/method.md",
     )
     self_distance: Literal["trained", "frozen"] = setting(
-        "trained",
-        "the scalar for the distance of a label to itself, b_0, is `trained` (paper) or keeps its initial value"
-        " (`frozen`, published: there it is a padding row)",
+        "trained", "b_0, the scalar of a label's distance to itself, is `trained` (paper) or `frozen` (published)"
     )
     label_layers: int = setting(1, "layers of the Graphormer")
     label_heads: int | None = setting(
-        None,
-        "its attention heads; `null` takes as many as the text encoder has (published), or, if that has none, up to 8",
+        None, "attention heads of the Graphormer; `null`: those of the text encoder (published), or up to 8"
     )
     attention_scale: Literal["width", "head"] = setting(
-        "head",
-        "attention logits are divided by the square root of the whole `width` (paper) or of the width of one `head`"
-        " (published)",
+        "head", "divide attention logits by the root of the whole `width` (paper) or of one head's (`head`, published)"
     )
     attention_bias: bool = setting(True, "biases in the projections of both attentions")
     label_output_projection: bool = setting(True, "project the label attention's output before the residual")
     label_dropout: float = setting(0.1, "dropout in the Graphormer")
     label_span: int | None = setting(
         None,
-        "labels that attend to each other, neighbours in a depth-first walk of the tree, which also attend to the"
-        " path above them; the size of the tree or more: all to all (paper). `null` is all to all up to 4,096 labels"
-        " and 256 above",
+        "labels that attend to each other: neighbours in a depth-first walk of the tree; they also attend to the path"
+        " above them. `null`: all labels up to 4,096 labels (the paper), 256 in larger trees",
     )
 
     positives: Literal["hierarchy", "dropout", "random", "adversarial"] = setting(
         "hierarchy",
-        "a positive sample has the tokens that the labels choose (`hierarchy`, paper), all tokens, so that only"
-        " dropout differs (`dropout`), tokens chosen at `random`, or word embeddings moved along the gradient of the"
-        " classification loss (`adversarial`). Only `hierarchy` needs label features",
+        "positive sample of a text: the tokens that its labels choose (`hierarchy`, the paper), the whole text under"
+        " another `dropout`, `random` tokens, or word embeddings moved to a larger loss (`adversarial`)",
     )
-    adversarial_size: float = setting(1.0, "length of that move over all embeddings of a text")
+    adversarial_size: float = setting(1.0, "length of the adversarial move, over all word embeddings of a text")
     token_label_heads: int = setting(1, "heads of the token-label attention")
     guidance: Literal["logits", "probabilities"] = setting(
         "logits",
-        "the Gumbel-softmax takes the attention `logits` (paper) or the `probabilities`, that is their softmax"
-        " averaged over heads (published)",
+        "input of the Gumbel-softmax: attention `logits` (paper), or `probabilities`, their softmax averaged over heads"
+        " (published)",
     )
     gumbel_temperature: float = setting(1.0, "temperature of the Gumbel-softmax")
-    keep_threshold: float | None = setting(None, "γ; a token stays in the positive sample if P_i > γ")  # γ
+    keep_threshold: float | None = setting(None, "γ: a token stays in the positive sample if P_i > γ")
     keep_fraction: float | None = setting(
         0.5,
-        "share of a text's tokens to keep instead, the most probable ones. With `random` positives it is the share of"
-        " all tokens, special ones included, which training with other positives logs as `kept`",
+        "keep this share of a text's tokens instead, the most probable ones; with `random` positives it is a share of"
+        " all tokens, special ones included, like the logged `kept`",
     )
-    keep_at_least: int = setting(16, "with `keep_fraction`, keep at least so many tokens (short texts whole)")
-    keep_special_tokens: bool = setting(True, "special tokens are always kept and do not count")
+    keep_at_least: int = setting(16, "with `keep_fraction`, keep at least so many tokens of a text")
+    keep_special_tokens: bool = setting(True, "always keep special tokens, without counting them")
 
-    contrastive_weight: float = setting(0.1, "λ, the weight of NT-Xent beside the classification loss")  # λ
-    contrastive_temperature: float = setting(1.0, "τ of NT-Xent")  # τ
+    contrastive_weight: float = setting(0.1, "λ: weight of NT-Xent beside the classification loss")
+    contrastive_temperature: float = setting(1.0, "τ: temperature of NT-Xent")
     contrastive_bias: bool = setting(True, "biases in the projection head")
     contrastive_dropout: float = setting(0.1, "dropouts in the projection head")
 
@@ -173,26 +157,19 @@ class HGCLRSettings(SharedSettings):
         check(self, "part", "keep_fraction")
 
     def validate_hgclr_choices(self) -> None:
-        if (self.keep_threshold is None) == (self.keep_fraction is None):
-            raise InputError(
-                f"keep_threshold is {self.keep_threshold} and keep_fraction is {self.keep_fraction}",
-                remedy="set one of them and the other to null",
-            )
-        if self.positives == "random" and self.keep_fraction is None:
-            raise InputError(
-                "positives are random and keep_fraction is None",
-                remedy="set keep_fraction, for example to the share that hierarchy-guided training logs as kept",
-            )
+        threshold, fraction = self.keep_threshold, self.keep_fraction
+        if (threshold is None) == (fraction is None):
+            what = f"keep_threshold is {threshold} and keep_fraction is {fraction}"
+            raise InputError(what, remedy="set one of them and the other to null")
+        if self.positives == "random" and fraction is None:
+            remedy = "set keep_fraction, for example to the share that hierarchy-guided training logs as kept"
+            raise InputError("positives are random and keep_fraction is None", remedy=remedy)
         if not self.label_embedding and self.name_embedding == "none":
-            raise InputError(
-                "label_embedding is false and name_embedding is none, which leaves no label features",
-                remedy="set one of them otherwise",
-            )
+            what = "label_embedding is false and name_embedding is none, which leaves no label features"
+            raise InputError(what, remedy="set one of them otherwise")
         if self.label_layers > 1 and self.label_encoder != "graphormer":
-            raise InputError(
-                f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}",
-                remedy="set label_layers to 1, or label_encoder to graphormer, which alone has several",
-            )
+            what = f"label_layers is {self.label_layers} and label_encoder is {self.label_encoder}"
+            raise InputError(what, remedy="set label_layers to 1, or label_encoder to graphormer")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

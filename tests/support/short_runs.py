@@ -20,7 +20,7 @@ def make_run(encoder: str, data: Path, output: Path, **changes: object) -> RunCo
     run: dict = {
         "data": {"path": data, "limit": 24, "test_limit": 2, "label_documents": False},
         "model": {"encoder": encoder},
-        "training": {"epochs": 3, "learning_rate": 5e-2, "batch_size": 12, "precision": "fp32", "seed": 1},
+        "training": {"epochs": 3, "learning_rate": 5e-2, "batch_size": 12, "precision": "fp32", "seed": 7},
         "output": output,
     }
     run["training"]["calibrate"] = False
