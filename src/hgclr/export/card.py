@@ -145,12 +145,8 @@ def model_card(
 
     Args:
         kind: the form of the folder; ``model`` for a class of hgclr.
-        name: a folder or hub name, which is also used in the code of the card.
-        decisions: with the label tree.
-        max_length: tokens of a text that the model reads.
-        training: how it was trained, if known.
+        name: a folder or hub name, for the title and the code of the card.
         scores: measured scores; those of ``training`` are added.
-        licence: identifier of the licence.
         folded: whether thresholds are in the bias.
     """
     scores = [*scores, *(training.scores if training else ())]

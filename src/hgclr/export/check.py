@@ -35,13 +35,9 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class LogitDifference:
-    """How far two backends are apart on the same texts.
+    """Largest differences of two backends over a number of texts; NaN if a logit is NaN.
 
-    Args:
-        texts: number of texts.
-        logit: the largest difference of two logits; NaN if one of them is NaN.
-        relative: the same, as a share of the logit where that is larger than 1.
-        probability: the largest difference of two probabilities.
+    ``relative`` is the difference of logits, as a share of the logit where that is larger than 1.
     """
 
     texts: int
@@ -52,12 +48,11 @@ class LogitDifference:
 
 @dataclass(frozen=True)
 class Export:
-    """A model that was exported.
+    """An exported model.
 
     Args:
-        folder: its place.
-        to: its form.
-        difference: how far its logits are from the model's.
+        folder, to: its place and form.
+        difference: difference of its logits from the model's.
         class_name: for ``stock``, the class that loads it.
         own_class: why that is a class of hgclr, which then has to be installed; None if it is one of transformers.
         folded: whether thresholds are in the bias.
@@ -133,7 +128,7 @@ def write_checked(
 
     Args:
         source: the model.
-        output: a new or empty folder, which is written whole or not at all.
+        output: a new or empty folder, written whole or not at all.
         form: name of the new form, for messages.
         write, read: functions that write weights and configuration into a folder, and read them as a model.
         texts, shift: see :func:`sample_batches` and :func:`compare`.
@@ -195,7 +190,7 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 def compare(
     expected: Logits, found: Logits, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
 ) -> LogitDifference:
-    """Return how far an export's logits are from the model's, which ``shift``, (K,), is added to."""
+    """Return the difference of an export's logits from the model's plus ``shift``, (K,)."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
         one, other = (logits(*batch).astype(np.float64) for logits in (expected, found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import tempfile
@@ -23,28 +22,28 @@ from torch.onnx import OnnxExporterError
 
 from hgclr.errors import InputError
 from hgclr.export.check import Export, compare, new_folder, open_model, sample_batches
+from hgclr.files import json_bytes
 from hgclr.inference.backends import OnnxBackend
 from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 
 INPUTS = ("input_ids", "attention_mask")
-# The first with an operator for attention; Gelu and LayerNormalization are older. With these, onnxruntime's kernels
-# need no pattern to be found in the graph, so that every encoder with torch's own attention gets them.
+# The first with an operator for attention, so that every encoder with torch's attention gets onnxruntime's kernel.
 OPSET = 23
 TOLERANCE = 1e-4
 """How far a logit of the fp32 graph may be from torch's, as a share of it where it is larger than 1."""
 PROTOBUF_LIMIT = 2**31 - 2**24
-"""Bytes of weights above which they do not fit into the file of the graph and go into one beside it."""
+"""Bytes of weights above which they are written into a file beside the graph."""
 FLOAT = onnx_ir.DataType.FLOAT
-# CPUs without instructions for sums of four products (VNNI) add up two in 16 bits: 2 · 255 · 63 fits, 127 does
-# not. The eighth bit gained next to nothing when tried: most of the error is the rounding of the activations.
+# CPUs without VNNI add up two products in 16 bits: 2 · 255 · 63 fits, 127 does not. The eighth bit gained next to
+# nothing when tried: most of the error is the rounding of the activations.
 LARGEST_FACTOR = 63
 LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing, and of activations
 ZERO = np.uint8(128)
 """The integer that means 0 in activations: CPUs multiply unsigned with signed."""
 TABLE = 2**20
-"""Numbers in a table from which it is worth storing in int8, which is for the size of the file alone."""
+"""Numbers in a table from which it is stored in int8, to make the file smaller."""
 
 
 def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> Export:
@@ -80,10 +79,8 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
             graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
             loaded.decisions.write(folder)
             loaded.tokenizer.save(str(folder / TOKENIZER))
-            # The padding token is something that only transformers would know.
-            config = network.config.to_dict() | {"pad_token_id": loaded.pad_token}
-            text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-            (folder / CONFIG).write_text(text, encoding="utf-8")
+            config = network.config.to_dict() | {"pad_token_id": loaded.pad_token}  # else only transformers knows it
+            (folder / CONFIG).write_bytes(json_bytes(config))
             write_manifest(folder)
     except OnnxExporterError as error:
         raise InputError(f"{what} cannot be made: {str(error).splitlines()[0]}", path=model, remedy=remedy) from error
@@ -105,12 +102,10 @@ def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
         OnnxExporterError: if torch cannot write this encoder as a graph.
     """
     graph = as_traced(model)
-    # Constants are computed, whatever their size; torch's own choice also fuses rotary embeddings, into an operator
-    # that does not take them.
+    # Constants of any size are computed; torch's default also fuses rotary embeddings into an operator that fails.
     with _quiet_exporter():
         optimize_ir(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
-    # Notes on every node, with lines of code and the folders they are in on this machine.
-    ClearMetadataAndDocStringPass()(graph)
+    ClearMetadataAndDocStringPass()(graph)  # lines of code with paths of this machine
     return graph
 
 
@@ -126,7 +121,7 @@ class _Logits(nn.Module):
 
 def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     """Return the graph as torch writes it, with the model's parameters under their names."""
-    # Torch takes sizes of 0 and 1 for constants, so both are avoided; the tokens do not matter, the padding does.
+    # Torch takes sizes of 0 and 1 for constants; the tokens do not matter, the padding does.
     ids = torch.ones(2, max(2, min(8, model.config.max_length)), dtype=torch.int64)
     mask = ids.clone()
     mask[1, ids.shape[1] // 2 :] = 0
@@ -149,7 +144,7 @@ def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Suppress torch's notes on its own workings, which are of no use to the user."""
+    """Suppress torch's log lines and warnings."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -212,9 +207,8 @@ class Quantiser:
     def _round_rows(self, node: onnx_ir.Node, factor: onnx_ir.Value) -> tuple[onnx_ir.Value, onnx_ir.Value]:
         """Return a factor in uint8 around :data:`ZERO` and the step of each of its rows.
 
-        A row is a token. DynamicQuantizeLinear has one step for the whole tensor: the largest number among all tokens
-        of a batch, padding included, would decide how finely each is rounded, and a text's probabilities would depend
-        on the other texts of its batch.
+        A row is a token. DynamicQuantizeLinear has one step for the whole tensor, with which a text's probabilities
+        would depend on the other texts of its batch.
         """
         size = self._insert(node, "Abs", [factor])
         largest = self._insert(node, "ReduceMax", [size, self._constant("last_axis", np.array([-1]))], keepdims=1)
@@ -271,7 +265,7 @@ def _matrix(node: onnx_ir.Node, position: int) -> NDArray[np.float32] | None:
 
 
 def add_constant(graph: onnx_ir.Graph, name: str, array: NDArray[np.generic]) -> onnx_ir.Value:
-    """Return the constant of this name in a graph; put the array there if there is none."""
+    """Return the constant of this name in a graph, added if it is new."""
     if name not in graph.initializers:
         tensor = onnx_ir.tensor(array, name=name)
         value = onnx_ir.Value(
