@@ -156,13 +156,6 @@ def test_no_documents_give_no_rows(taxonomy: Taxonomy) -> None:
     assert monotone(nothing, taxonomy).shape == nothing.shape
 
 
-def test_double_precision_is_read_as_single(taxonomy: Taxonomy) -> None:
-    probabilities = np.full((1, len(taxonomy)), 0.7)  # in float32 it is a little less
-    for rule in ("threshold", "closure", "drop-orphans"):
-        assert not Decoder(taxonomy, rule, 0.7)(probabilities).any()
-    assert monotone(probabilities, taxonomy).dtype == np.float64
-
-
 @pytest.mark.parametrize(
     "choices",
     [{"rule": "magic"}, {"thresholds": 1.5}, {"thresholds": float("nan")}, {"thresholds": [0.5]}, {"paths": 0}],

@@ -16,7 +16,6 @@ from hgclr.decisions.thresholds import (
     METRICS,
     STEPS,
     BestPathSweep,
-    DecodedSweep,
     RuleSweep,
     ThresholdTuner,
     f1,
@@ -270,18 +269,3 @@ def test_a_sweep_counts_the_best_paths(taxonomy: Taxonomy, seed: int, allow_inne
             sweep, taxonomy, "best-path", probabilities, gold, thresholds, labels, allow_inner_nodes=allow_inner_nodes
         )
         np.testing.assert_allclose(np.transpose(sweep(thresholds, labels))[::5], expected)
-
-
-@pytest.mark.parametrize("paths", [1, 2])
-def test_a_sweep_counts_several_paths(paths: int) -> None:
-    taxonomy = Taxonomy(["a", "b", "a1", "a2"], [-1, -1, 0, 0])
-    probabilities, gold, thresholds = sweep_problem(taxonomy, 5, 1000)
-
-    def decoder(values: np.ndarray) -> Decoder:
-        return Decoder(taxonomy, "top-k-paths", values, paths=paths)
-
-    sweep = DecodedSweep(decoder, probabilities, gold)
-    expected = by_decoding(
-        sweep, taxonomy, "top-k-paths", probabilities, gold, thresholds, taxonomy.levels[1], paths=paths
-    )
-    np.testing.assert_allclose(np.transpose(sweep(thresholds, taxonomy.levels[1]))[::5], expected)

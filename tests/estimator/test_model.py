@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from hgclr import HierarchicalClassifier, Taxonomy
+from hgclr import HierarchicalClassifier
 from hgclr.estimator import HGCLRClassifier
 from support.toy_corpus import TREE, Corpus
 
@@ -65,11 +65,6 @@ def test_a_pickle_holds_decisions_changed_by_hand(on_matrix: HGCLRClassifier) ->
     changed.classifier_.decisions = changed.classifier_.decisions.changed(threshold=0.25)
     assert pickle.loads(pickle.dumps(changed)).classifier_.decisions.thresholds == 0.25
     assert on_matrix.classifier_.decisions.thresholds == 0.5
-
-
-def test_one_that_is_not_fitted_can_be_pickled() -> None:
-    estimator = HGCLRClassifier(epochs=3, taxonomy=Taxonomy(["a", "b"], [-1, 0]))
-    assert pickle.loads(pickle.dumps(estimator)).get_params() == estimator.get_params()
 
 
 @pytest.mark.parametrize("name", ["on_strings", "on_lists", "on_matrix"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.errors import InputError, MissingExtraError
-from hgclr.inference import backends
+from hgclr.errors import InputError
 from hgclr.inference.backends import PADDING, OnnxBackend, batches_by_length, longest_first, one_ahead, pad
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True)
@@ -63,35 +60,6 @@ def test_threads_are_those_asked_for(graph: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     assert threads() == 1
-
-
-def test_without_onnxruntime_the_extra_is_named(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = backends.require_extra
-
-    def missing(module: str, *, extra: str, capability: str) -> None:
-        real("no_such_module" if module == "onnxruntime" else module, extra=extra, capability=capability)
-
-    monkeypatch.setattr(backends, "require_extra", missing)
-    with pytest.raises(MissingExtraError, match="onnx"):
-        OnnxBackend(graph)
-
-
-@pytest.mark.slow
-def test_memory_stays_flat_over_many_shapes(graph: Path) -> None:
-    code = (
-        "import resource, sys, numpy as np\n"
-        "from hgclr.inference.backends import OnnxBackend\n"
-        "backend = OnnxBackend(sys.argv[1], threads=1)\n"
-        "def run(length):\n"
-        "    ids = np.ones((4, length), dtype=np.int64)\n"
-        "    backend.logits(ids, ids)\n"
-        "run(4000)\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "for length in range(1, 4000): run(length)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(graph)], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 20_000  # kilobytes
 
 
 def test_a_broken_graph_is_refused(tmp_path: Path) -> None:

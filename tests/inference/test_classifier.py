@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -136,29 +135,6 @@ def test_tokenising_overlaps_with_computing_and_changes_nothing(
     assert threads[1] is threads[2] is not threads[0]
 
 
-def test_texts_are_taken_in_the_callers_thread(
-    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(HierarchicalClassifier, "WINDOW", 2)
-    monkeypatch.setattr(HierarchicalClassifier, "PIECE", 1)
-    connection = sqlite3.connect(":memory:")  # refuses every other thread
-    connection.execute("create table texts (text)")
-    connection.executemany("insert into texts values (?)", [(text,) for text in TEXTS])
-    rows = (text for (text,) in connection.execute("select text from texts order by rowid"))
-    assert list(classifier.stream(rows)) == classifier.predict(TEXTS)
-
-
-def test_a_stream_left_early_leaves_no_thread(
-    classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(HierarchicalClassifier, "PIECE", 1)
-    before = threading.active_count()
-    stream = classifier.stream(iter(TEXTS * 3))
-    next(stream)
-    stream.close()
-    assert threading.active_count() == before
-
-
 def test_extreme_logits_are_probabilities(classifier: HierarchicalClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.array([-1e30, -1000, -103, -88, -20, 0, 20, 89, 1e30])  # one for each label
     monkeypatch.setattr(classifier.backend, "logits", lambda ids, _: np.tile(values.astype(np.float32), (len(ids), 1)))
@@ -235,16 +211,6 @@ def test_prediction_does_not_load_the_training_stack(model: Path, transformers_p
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert "hgclr.training" not in loaded
     assert "datasets" not in loaded
-
-
-def test_transformers_own_pipeline_takes_the_model(model: Path, classifier: HierarchicalClassifier, taxonomy) -> None:
-    from transformers import pipeline
-
-    expected = classifier.predict_proba(["the lens of a prism"])[0]
-    (answer,) = pipeline("text-classification", model=str(model), top_k=None, device="cpu")(["the lens of a prism"])
-    assert {row["label"] for row in answer} == set(taxonomy.ids)
-    for row in answer:
-        assert row["score"] == pytest.approx(float(expected[taxonomy.resolve(row["label"])]), abs=1e-5)
 
 
 @pytest.mark.parametrize("text", [3, None, "a\ud800", "a\0"])

@@ -123,11 +123,6 @@ def test_json_by_hand() -> None:
     }
 
 
-def test_no_documents_score_zero() -> None:
-    scores = CalibrationScores(Taxonomy(["A"], [-1]))
-    assert scores.ece() == scores.brier() == 0.0
-
-
 @pytest.mark.parametrize(
     ("probabilities", "gold"),
     [

@@ -94,20 +94,6 @@ def test_inconsistency_rate_by_loops(batch: tuple[Taxonomy, Matrix, Matrix]) -> 
     assert scored(taxonomy, predicted, gold).inconsistency_rate() == pytest.approx(expected)
 
 
-@FAST
-@given(batches())
-def test_hierarchical_scores_by_sets(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
-    taxonomy, predicted, gold = batch
-    right = chosen = wanted = 0
-    for labels, truth in zip(sets(predicted), sets(gold), strict=True):
-        labels, truth = with_ancestors(taxonomy, labels), with_ancestors(taxonomy, truth)
-        right, chosen, wanted = right + len(labels & truth), chosen + len(labels), wanted + len(truth)
-    precision = right / chosen if chosen else 0.0
-    recall = right / wanted if wanted else 0.0
-    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    assert_equal(scored(taxonomy, predicted, gold).hierarchical(), Score(precision, recall, f1))
-
-
 def f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
@@ -363,15 +349,3 @@ def test_scores_of_groups_are_those_of_scikit_learn(seed: int) -> None:
     every = sum(group["labels"] * group["macro"]["f1"] for group in found.values()) / len(counts)
     assert every == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0))
     assert every == pytest.approx(scores.macro().f1)
-
-
-def test_groups_without_labels_and_labels_without_gold() -> None:
-    scores = MultiLabelScores(Taxonomy(["a", "b"], [-1, -1]))
-    scores.update(np.array([[True, True]]), np.array([[True, False]]))
-    found = by_frequency(scores, [7, 0])
-    assert list(found) == ["unseen", "6-20"]
-    assert found["unseen"]["macro_gold"] is None
-    assert found["unseen"]["labels_with_gold"] == 0
-    assert found["unseen"]["macro"]["f1"] == 0
-    assert found["6-20"]["macro_gold"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
-    assert list(by_frequency(scores, [7, 0], frequency_thirds)) == ["middle", "unseen"]

@@ -6,7 +6,6 @@ cache of the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -21,10 +20,6 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 SMALLEST = np.float32(1e-7)
 """Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
-
-Block = NDArray[np.float32]
-Chosen = NDArray[np.bool_]
-Indices = NDArray[np.int64]
 
 
 class Decoder:
@@ -96,23 +91,21 @@ class Decoder:
         """Return probabilities as the rule sees them, (N, K): ``closure`` raises a parent to its child."""
         return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
-    def _decide(self, block: Block) -> Chosen:
-        match self.rule:
-            case "threshold":
-                return block > self.thresholds
-            case "closure":
-                arranged = self._tree.arrange(block > self.thresholds)
-                self._tree.carry_up(arranged, np.logical_or)
-            case "drop-orphans":
-                arranged = self._tree.arrange(block > self.thresholds)
-                self._tree.carry_down(arranged, np.logical_and)
-            case "best-path":
-                arranged = self._best_paths(self._tree.arrange(block), 1)
-            case "top-k-paths":
-                arranged = self._best_paths(self._tree.arrange(block), self.paths)
+    def _decide(self, block: NDArray[np.float32]) -> NDArray[np.bool_]:
+        if self.rule in ("best-path", "top-k-paths"):
+            paths = self.paths if self.rule == "top-k-paths" else 1
+            return self._tree.restore(self._best_paths(self._tree.arrange(block), paths))
+        passed = block > self.thresholds
+        if self.rule == "threshold":
+            return passed
+        arranged = self._tree.arrange(passed)
+        if self.rule == "closure":
+            self._tree.carry_up(arranged, np.logical_or)
+        else:
+            self._tree.carry_down(arranged, np.logical_and)
         return self._tree.restore(arranged)
 
-    def _best_paths(self, scores: Block, paths: int) -> Chosen:
+    def _best_paths(self, scores: NDArray[np.float32], paths: int) -> NDArray[np.bool_]:
         """Return the paths of arranged probabilities, which become their scores in place."""
         nothing = ~scores.any(axis=1)
         take_log_odds(scores)
@@ -124,33 +117,15 @@ class Decoder:
         every = np.arange(len(scores))
         for number in range(paths):
             ends = scores.argmax(axis=1)  # the first of equally good ones, which is the shortest path
-            documents = np.flatnonzero(scores[every, ends] > -np.inf)  # those that have a path left
-            if not documents.size:
-                break
-            ends = ends[documents]
-            for some, places in self._climb(documents, ends):
-                chosen[some, places] = True
-            if number + 1 < paths:
-                self._close_off(scores, documents, ends)
+            path = np.zeros_like(chosen)
+            path[every, ends] = scores[every, ends] > -np.inf  # else the document has no path left
+            below = path.copy()
+            self._tree.carry_up(path, np.logical_or)
+            chosen |= path
+            if number + 1 < paths:  # no further path may end on this one, or continue it
+                self._tree.carry_down(below, np.logical_or)
+                scores[path | below] = -np.inf
         return chosen
-
-    def _close_off(self, scores: Block, documents: Indices, ends: Indices) -> None:
-        """Let no further path end on a path that is given, or go on from its end."""
-        for some, places in self._climb(documents, ends):
-            scores[some, places] = -np.inf
-        inside = np.flatnonzero(self._tree.sizes[ends] > 1)
-        documents, ends = documents[inside], ends[inside]
-        # A label below the end of the path comes after it on a walk, by less than the size of its subtree.
-        behind = self._tree.steps - self._tree.steps[ends][:, None]
-        below = (behind > 0) & (behind < self._tree.sizes[ends][:, None])
-        scores[documents] = np.where(below, -np.inf, scores[documents])
-
-    def _climb(self, documents: Indices, places: Indices) -> Iterator[tuple[Indices, Indices]]:
-        """Yield documents with a place each, then with the places of the parents where there is one, up to the top."""
-        while places.size:
-            yield documents, places
-            above = self._tree.parents[places]
-            documents, places = documents[above >= 0], above[above >= 0]
 
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:

@@ -29,10 +29,8 @@ METHODS: tuple[Method, ...] = ("temperature", "isotonic")
 
 KNOTS = 100
 """Points of an isotonic curve that are kept."""
-LOWEST, HIGHEST = 0.05, 20.0
-"""Bounds of the search for a temperature."""
-HALVINGS = 25
-"""Steps of the search, for seven digits."""
+LOWEST, HIGHEST, HALVINGS = 0.05, 20.0, 25
+"""Bounds of the search for a temperature, and its steps, for seven digits."""
 FAR = 100.0
 """A logit that no model gives."""
 REMEDY = "run hgclr calibrate again, or delete the file"
@@ -79,10 +77,8 @@ class Isotonic:
         return probabilities
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "method": "isotonic",
-            "levels": [{"from": list(places), "to": list(heights)} for places, heights in self.curves],
-        }
+        levels = [{"from": list(places), "to": list(heights)} for places, heights in self.curves]
+        return {"method": "isotonic", "levels": levels}
 
 
 Calibration = Temperatures | Isotonic
@@ -99,16 +95,14 @@ def fit_calibration(method: Method, logits: Logits, gold: NDArray[np.bool_], tax
     if not len(logits):
         raise InputError("there is no document to calibrate on")
     levels = [(logits[:, level], gold[:, level]) for level in taxonomy.levels]
-    fitted = [depth not in silent_levels(gold, taxonomy) for depth in range(1, taxonomy.depth + 1)]
+    silent = [depth in silent_levels(gold, taxonomy) for depth in range(1, taxonomy.depth + 1)]
     if method == "temperature":
-        return Temperatures(
-            taxonomy, tuple(_temperature(*level) if own else 1.0 for level, own in zip(levels, fitted, strict=True))
-        )
+        values = [1.0 if skip else _temperature(*level) for level, skip in zip(levels, silent, strict=True)]
+        return Temperatures(taxonomy, tuple(values))
     require_extra("sklearn", extra="report", capability="Isotonic calibration")
     unchanged = ((0.0, 1.0), (0.0, 1.0))
-    return Isotonic(
-        taxonomy, tuple(_curve(*level) if own else unchanged for level, own in zip(levels, fitted, strict=True))
-    )
+    curves = [unchanged if skip else _curve(*level) for level, skip in zip(levels, silent, strict=True)]
+    return Isotonic(taxonomy, tuple(curves))
 
 
 def silent_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
@@ -280,15 +274,15 @@ class Decisions:
         values = self.decoder.thresholds
         lowest, highest = float(values.min()), float(values.max())
         parts = [
-            self.rule if self.rule != "top-k-paths" else f"{self.rule} with k = {self.paths}",
+            f"{self.rule} with k = {self.paths}" if self.rule == "top-k-paths" else self.rule,
             f"threshold {lowest:.3g}" if lowest == highest else f"thresholds {lowest:.3g} to {highest:.3g}",
             "probabilities as trained" if self.calibration is None else "probabilities calibrated",
-            *([f"only where {self.abstain_below:.1%} sure"] if self.abstain_below else []),
         ]
+        if self.abstain_below:
+            parts.append(f"only where {self.abstain_below:.1%} sure")
         return "decoding: " + ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of ``decisions.json``."""
         values = [float(str(value)) for value in self.decoder.thresholds]  # the shortest that is the same float32
         one_for_all = np.ndim(self.thresholds) == 0
         return {
@@ -310,23 +304,27 @@ class Decisions:
         """Read ``decisions.json``; raise an `InputError` if it is broken, or made for another tree."""
         try:
             fields = _of_type(dict, read_json(file))
-            calibration = fields["calibration"]
+            calibration, thresholds, below = fields["calibration"], fields["thresholds"], fields["abstain_below"]
+            if isinstance(thresholds, dict):
+                if odd := sorted(thresholds.keys() ^ set(taxonomy.ids)):
+                    raise InputError(f"{len(odd)} labels are only in the thresholds or the model, such as {odd[0]!r}")
+                thresholds = np.array([_number(thresholds[label]) for label in taxonomy.ids], dtype=np.float32)
+            else:
+                thresholds = _number(thresholds)
             return cls(
                 taxonomy,
                 rule=fields["rule"],
-                thresholds=_thresholds(fields["thresholds"], taxonomy),
+                thresholds=thresholds,
                 calibration=None if calibration is None else calibration_from_json(calibration, taxonomy),
                 paths=_of_type(int, fields["paths"]),
                 allow_inner_nodes=_of_type(bool, fields["allow_inner_nodes"]),
-                abstain_below=None if fields["abstain_below"] is None else _number(fields["abstain_below"]),
+                abstain_below=None if below is None else _number(below),
                 provenance=_of_type(dict, fields["provenance"]),
             )
         except InputError as error:
             raise InputError(error.what, path=file, remedy=REMEDY) from None
-        except KeyError as error:
-            raise InputError(f"no field {error}", path=file, remedy=REMEDY) from None
-        except (ValueError, TypeError) as error:
-            raise InputError(f"broken: {error}", path=file, remedy=REMEDY) from None
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(f"broken: {error!r}", path=file, remedy=REMEDY) from None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -336,14 +334,6 @@ class Decided:
     predicted: NDArray[np.bool_]
     abstained: NDArray[np.bool_]
     probabilities: NDArray[np.float32]
-
-
-def _thresholds(value: object, taxonomy: Taxonomy) -> float | NDArray[np.float32]:
-    if not isinstance(value, dict):
-        return _number(value)
-    if odd := sorted(value.keys() ^ set(taxonomy.ids)):
-        raise InputError(f"{len(odd)} labels have a threshold or are in the model, but not both, such as {odd[0]!r}")
-    return np.array([_number(value[label]) for label in taxonomy.ids], dtype=np.float32)
 
 
 def _number(value: object) -> float:

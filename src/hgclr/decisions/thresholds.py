@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,21 +34,15 @@ Probabilities = NDArray[np.float32]
 Gold = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Thresholds = NDArray[np.float32]
+Pair = tuple[int, int]
 Amount = TypeVar("Amount", float, NDArray[np.float64])
-
-
-class Swept(NamedTuple):
-    """For every threshold of the grid: true positives, predicted labels, and the sum of F1 over labels."""
-
-    true: Counts
-    predicted: Counts
-    f1: NDArray[np.float64]
 
 
 class DecodedSweep:
     """Count the labels that thresholds ``steps / STEPS`` give, by decoding all documents for each step.
 
-    Calling it takes the thresholds of all labels, (K,), and the labels that get the threshold of each step.
+    Calling it takes the thresholds of all labels, (K,), and the labels that get the threshold of each step. It returns
+    for every step true positives, predicted labels, and the sum of F1 over labels.
     """
 
     steps = np.arange(4, STEPS, 4)
@@ -56,14 +50,14 @@ class DecodedSweep:
     def __init__(self, decoder: Callable[[Thresholds], Decoder], probabilities: Probabilities, gold: Gold) -> None:
         self._decoder, self._probabilities, self._gold = decoder, probabilities, gold
 
-    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
+    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         rows = []
         for step in self.steps.tolist():
             changed = thresholds.copy()
             changed[labels] = step / STEPS
             true, predicted, gold = self._count(changed)
             rows.append((true.sum(), predicted.sum(), f1_of(true, predicted + gold).sum()))
-        return Swept(*map(np.array, zip(*rows, strict=True)))
+        return np.array(rows, dtype=np.float64).T
 
     def _count(self, thresholds: Thresholds) -> tuple[Counts, Counts, Counts]:
         return count(self._decoder(thresholds)(self._probabilities), self._gold)
@@ -123,20 +117,18 @@ class RuleSweep:
         self._probabilities = self._tree.arrange(probabilities)
         self._gold = np.ascontiguousarray(self._tree.arrange(gold).T)
 
-    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> Swept:
+    def __call__(self, thresholds: Thresholds, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         swept = np.zeros(len(thresholds), dtype=np.bool_)
         swept[labels] = True
         highest = self._highest_steps(thresholds[self._tree.labels], swept[self._tree.labels])
-        number = len(self.steps)
-        sums = Swept(np.zeros(number, np.int64), np.zeros(number, np.int64), np.zeros(number))
+        sums = np.zeros((3, len(self.steps)))
         size = max(1, BLOCK // max(1, highest.shape[1]))
         for start in range(0, len(highest), size):
             part = slice(start, start + size)
             gold = self._gold[part]
             predicted, true = _counts_at(highest[part], None), _counts_at(highest[part], gold)
-            sums.true[:] += true.sum(axis=0)
-            sums.predicted[:] += predicted.sum(axis=0)
-            sums.f1[:] += f1_of(true, predicted + np.count_nonzero(gold, axis=1)[:, None]).sum(axis=0)
+            f1_scores = f1_of(true, predicted + np.count_nonzero(gold, axis=1)[:, None])
+            sums += [true.sum(axis=0), predicted.sum(axis=0), f1_scores.sum(axis=0)]
         return sums
 
     def _highest_steps(self, thresholds: Thresholds, swept: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -206,13 +198,7 @@ class ThresholdTuner:
         label at least as well as those per level. A label without a document takes its level's threshold, a level
         without one takes 0.5.
 
-        Args:
-            scopes: some of those of :func:`scopes_of`.
-            probabilities: (N, K).
-            gold: (N, K), every label with its parent.
-
-        Raises:
-            InputError: if the rule has no such thresholds, or no document has a label.
+        Scopes are some of those of :func:`scopes_of`; gold labels, (N, K), come with their parents.
         """
         if unfit := [scope for scope in scopes if scope not in scopes_of(self.rule)]:
             remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
@@ -221,10 +207,26 @@ class ThresholdTuner:
             raise InputError("no document has a label, so no threshold can be tuned")
         if not scopes:
             return {}
-        sweep, every = self._sweep(probabilities, gold), np.arange(len(self.taxonomy))
+        sweep: DecodedSweep | RuleSweep
+        if self.rule == "best-path":
+            sweep = BestPathSweep(self.taxonomy, probabilities, gold, self.allow_inner_nodes)
+        elif self.rule == "top-k-paths":
+            sweep = DecodedSweep(self.decoder, probabilities, gold)
+        else:
+            sweep = RuleSweep(self.taxonomy, self.rule, probabilities, gold)
+        every = np.arange(len(self.taxonomy))
         total = int(np.count_nonzero(gold))
         best = self._searched(sweep, np.full(len(every), 0.5, dtype=np.float32), every, total)
-        tuned: dict[Scope, Thresholds] = {"global": self._towards_half(best, [every], gold)}
+
+        def towards_half(groups: Collection[NDArray[np.int64]]) -> Thresholds:
+            """Return the one threshold of each group of labels, shrunk towards 0.5."""
+            shrunk = best.copy()
+            for labels in groups:
+                documents = int(np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1)))
+                shrunk[labels] = self._shrunk(float(best[labels[0]]), 0.5, documents)
+            return shrunk
+
+        tuned: dict[Scope, Thresholds] = {"global": towards_half([every])}
         if not {"level", "label"}.isdisjoint(scopes):
             for _ in range(ROUNDS if self.taxonomy.depth > 1 else 0):
                 before = best
@@ -232,7 +234,7 @@ class ThresholdTuner:
                     best = self._searched(sweep, best, level, total)
                 if np.array_equal(best, before):
                     break
-            tuned["level"] = self._towards_half(best, self.taxonomy.levels, gold)
+            tuned["level"] = towards_half(self.taxonomy.levels)
         if "label" in scopes:
             tuned["label"] = self._per_label(tuned["level"], probabilities, gold)
         return {scope: tuned[scope] for scope in scopes}
@@ -243,20 +245,10 @@ class ThresholdTuner:
     def decoder(self, thresholds: Thresholds) -> Decoder:
         return Decoder(self.taxonomy, self.rule, thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
 
-    def _sweep(self, probabilities: Probabilities, gold: Gold) -> DecodedSweep | RuleSweep:
-        if self.rule == "best-path":
-            return BestPathSweep(self.taxonomy, probabilities, gold, self.allow_inner_nodes)
-        if self.rule == "top-k-paths":
-            return DecodedSweep(self.decoder, probabilities, gold)
-        return RuleSweep(self.taxonomy, self.rule, probabilities, gold)
-
     def _searched(
         self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int
     ) -> Thresholds:
-        """Return thresholds in which some labels share the best one: of equally good ones the nearest to their own.
-
-        ``total`` counts all gold labels.
-        """
+        """Return thresholds in which some labels share the best one: of equally good ones the nearest to their own."""
         true, predicted, scores = sweep(thresholds, labels)
         values = weighed(self.metric, 2 * true / (predicted + total), scores / len(self.taxonomy))
         grid = sweep.steps / STEPS
@@ -265,18 +257,11 @@ class ThresholdTuner:
         changed[labels] = grid[near[values[near].argmax()]]
         return changed
 
-    def _towards_half(self, best: Thresholds, groups: Collection[NDArray[np.int64]], gold: Gold) -> Thresholds:
-        """Shrink the one threshold of each group of labels towards 0.5."""
-        drawn = best.copy()
-        for labels in groups:
-            documents = int(np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1)))
-            drawn[labels] = self._shrunk(float(best[labels[0]]), 0.5, documents)
-        return drawn
-
     def _shrunk(self, own: float, other: float, documents: int) -> float:
         if not documents:
             return other
-        odds = (documents * log_odds(own) + self.shrinkage * log_odds(other)) / (documents + self.shrinkage)
+        inside = np.clip([own, other], 1e-9, 1 - 1e-9)
+        odds = np.average(np.log(inside / (1 - inside)), weights=[documents, self.shrinkage])
         return float(1 / (1 + np.exp(-odds)))
 
     def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
@@ -333,22 +318,13 @@ class ThresholdTuner:
         return tuned
 
     def _best_cut(
-        self,
-        probabilities: Probabilities,
-        gold: Gold,
-        *,
-        surely: tuple[int, int],
-        others: tuple[int, int],
-        support: tuple[int, int],
+        self, probabilities: Probabilities, gold: Gold, *, surely: Pair, others: Pair, support: Pair
     ) -> float:
         """Return the threshold of one label, half-way between the last document that is given it and the next.
 
-        Args:
-            probabilities: of the documents that the threshold decides about, (n,), at least one.
-            gold: whether they have it, (n,).
-            surely: how many of the other documents are rightly given it, and how many at all.
-            others: how many labels are rightly given by all other thresholds, and how many at all.
-            support: how many documents have it, and how many gold labels there are in all.
+        Probabilities and gold, (n,), are of the documents that the threshold decides about. ``surely`` counts the other
+        documents that are rightly given the label, and all that are; ``others`` the labels that all other thresholds
+        rightly give, and all that they give; ``support`` the documents that have the label, and all gold labels.
         """
         order = np.argsort(-probabilities)
         falling = np.append(probabilities[order], np.float32(0))
@@ -378,9 +354,3 @@ def f1(predicted: NDArray[np.bool_], gold: Gold, metric: Metric) -> float:
 def weighed(metric: Metric, micro: Amount, macro: Amount) -> Amount:
     """Return the score to maximise, from Micro- and Macro-F1."""
     return (micro + macro) / 2 if metric == "both" else micro if metric == "micro" else macro
-
-
-def log_odds(probability: float) -> float:
-    """Return ``log(p / (1 - p))``; 0 and 1 are first moved slightly inside."""
-    inside = min(max(probability, 1e-9), 1 - 1e-9)
-    return float(np.log(inside / (1 - inside)))

@@ -18,13 +18,14 @@ from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import (
     Calibration,
     Decisions,
+    Isotonic,
     Method,
     Temperatures,
     calibrated,
     fit_calibration,
     silent_levels,
 )
-from hgclr.decisions.thresholds import Metric, Scope, ThresholdTuner, scopes_of, weighed
+from hgclr.decisions.thresholds import BY_PATH, Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
 from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
@@ -95,12 +96,9 @@ class Candidate:
 class Calibrated:
     """Tuned decisions and the comparison behind them.
 
-    Args:
-        decisions: how to decide; ``decisions.provenance`` says how they were found.
-        before, after: scores of the decisions until now, and of these, on documents that they were not fitted to.
-        candidates: all ways that were compared.
-        best: the chosen one; None if decisions stay as they were.
-        calibration_before, calibration_after: calibration error without calibration and with it, held out likewise.
+    ``before`` and ``after`` are the scores of the decisions until now, and of these, on documents that they were not
+    fitted to; so are ``calibration_before``, without calibration, and ``calibration_after``. ``best`` is the chosen one
+    of all ``candidates``, None if decisions stay as they were.
     """
 
     decisions: Decisions
@@ -142,9 +140,10 @@ def calibrate(
         outputs: logits of any model whose sigmoids are probabilities, and gold labels.
         today: the decisions until now; ``Decisions(taxonomy)`` for a new model.
         method: calibration of probabilities.
-        rule: decoding rule; ``auto`` compares those that never give a child without its parent.
+        rule: decoding rule; ``auto`` compares those that never give a child without its parent, ``best-path`` only
+            where all documents have one path.
         scope: kind of thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that a
-            rule has, ``none`` leaves them at 0.5. Rules without thresholds per label take those per level.
+            rule has, ``none`` leaves them at 0.5. Rules of paths take thresholds per level instead of per label.
         metric: the mean of Micro- and Macro-F1 (``both``), or one of them.
         paths: k of ``top-k-paths``.
         risk: choose ``abstain_below`` so that at most this share of the predicted labels is wrong.
@@ -160,7 +159,12 @@ def calibrate(
         raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
     search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
-    rules = _rules_worth_comparing(gold, taxonomy) if rule == "auto" else [rule]
+    if rule == "auto":
+        rules: list[Rule] = ["closure", "drop-orphans"] if taxonomy.depth > 1 else ["closure"]
+        if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
+            rules.append("best-path")
+    else:
+        rules = [rule]
     ways: list[Way] = []
     for each in rules:
         scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
@@ -298,11 +302,10 @@ def _choose(
 
 def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
     """Return decisions that give the same labels from calibrated probabilities, or the old ones where that fails."""
-    alone: tuple[Rule, ...] = ("threshold", "closure", "drop-orphans")  # compare a label with its threshold
-    comparable = isinstance(today.calibration, Temperatures | None) and isinstance(calibration, Temperatures)
-    if not comparable or today.rule not in alone or today.abstain_below:
+    if not isinstance(calibration, Temperatures) or isinstance(today.calibration, Isotonic):
         return today
-    assert calibration is not None
+    if today.rule in BY_PATH or today.abstain_below:  # other rules compare a label with its threshold
+        return today
     thresholds = calibration(-today.logit_shift()[None])[0]
     return replace(today, thresholds=_as_few_as_possible(thresholds), calibration=calibration)
 
@@ -323,14 +326,6 @@ def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:
     shuffled = np.random.default_rng(seed).permutation(len(gold))
     shuffled = shuffled[np.argsort(labelled[shuffled], kind="stable")]
     return [np.sort(shuffled[fold::folds]) for fold in range(folds)]
-
-
-def _rules_worth_comparing(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[Rule]:
-    """Return the rules that keep parents: one path at a time only where documents have one path each."""
-    rules: list[Rule] = ["closure", "drop-orphans"] if taxonomy.depth > 1 else ["closure"]
-    if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
-        rules.append("best-path")
-    return rules
 
 
 def _sure_enough(

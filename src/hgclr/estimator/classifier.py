@@ -15,9 +15,9 @@ from hgclr.errors import InputError, require_extra
 from hgclr.estimator.labels import (
     Form,
     Targets,
-    TreeLabels,
     TreeLike,
     as_value_errors,
+    find_labels,
     read_targets,
     read_texts,
     read_tree,
@@ -65,7 +65,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         random_state: seed, generator, or None for another result each time.
         output_dir: folder to keep the training run in, such as for explanations; it must not hold one yet. None leaves
             nothing on disk.
-        verbose: 1 logs a line for each epoch.
 
     Attributes:
         classes_: the labels' ids in the tree's order, (K,); the paths, where the tree was drawn from ``y``.
@@ -101,7 +100,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         calibrate: bool | None = None,
         random_state: int | np.random.RandomState | None = None,
         output_dir: str | Path | None = None,
-        verbose: int = 0,
     ) -> None:
         self.encoder = encoder
         self.architecture = architecture
@@ -122,7 +120,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.calibrate = calibrate
         self.random_state = random_state
         self.output_dir = output_dir
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train on texts and their labels in one of the forms above; raise a ValueError if anything does not fit."""
@@ -134,7 +131,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             _check_lengths(texts, targets)
             drawn, given, separator = self.taxonomy is None, self.taxonomy, self.path_separator
             taxonomy = tree_of(targets, separator) if given is None else read_tree(given, separator)
-            label_sets = [labels for labels, _ in TreeLabels(taxonomy, separator, drawn=drawn).find(targets)]
+            label_sets = [labels for labels, _ in find_labels(targets, taxonomy, separator, drawn=drawn)]
             if [] in label_sets:
                 raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
             one_path = targets.form.kind == "path"
@@ -147,14 +144,11 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
         The result is an array of ids or tuples of names, (N,), of lists of these, (N,), or an indicator matrix, (N, K).
         """
-        texts = self._texts(X)
-        blocks = [write_targets(given, self._form, self.taxonomy_) for given in self._decide(texts)]
-        empty = np.zeros((0, len(self.taxonomy_)), dtype=np.bool_)
-        return np.concatenate(blocks) if blocks else write_targets(empty, self._form, self.taxonomy_)
+        return write_targets(self._decide(self._texts(X)), self._form, self.taxonomy_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
         """Return the probability of every label for every text, (N, K), by ``classes_``; rows do not sum to 1."""
-        texts = self._texts(X)
+        texts = self._texts(X)  # checks first that there is a classifier
         return self.classifier_.predict_proba(texts)
 
     def score(self, X: Any, y: Any) -> float:  # noqa: N803
@@ -166,14 +160,11 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         with as_value_errors():
             targets = read_targets(y)
             _check_lengths(texts, targets)
-            labels = iter(TreeLabels(self.taxonomy_, self.path_separator, drawn=self._drawn).find(targets))
             right = both = 0
-            for given in self._decide(texts):
-                both += int(given.sum())
-                for row in given:
-                    gold, unknown = next(labels)
-                    right += int(row[gold].sum())
-                    both += len(gold) + unknown
+            labels = find_labels(targets, self.taxonomy_, self.path_separator, drawn=self._drawn)
+            for given, (gold, unknown) in zip(self._decide(texts), labels, strict=True):
+                right += int(given[gold].sum())
+                both += int(given.sum()) + len(gold) + unknown
         return 2 * right / both if both else 0.0
 
     def save(self, folder: str | Path) -> None:
@@ -228,10 +219,11 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         with as_value_errors():
             return read_texts(X, empty=True)
 
-    def _decide(self, texts: list[str]) -> Any:
-        """Yield the labels, bool (n, K), of consecutive windows of the texts."""
-        for probabilities in self.classifier_.probabilities(texts):
-            yield self.classifier_.decisions.decide(probabilities).predicted
+    def _decide(self, texts: list[str]) -> NDArray[np.bool_]:
+        """Return the labels of the texts, (N, K)."""
+        given = np.zeros((0, len(self.taxonomy_)), dtype=np.bool_)
+        decide, windows = self.classifier_.decisions.decide, self.classifier_.probabilities(texts)
+        return np.concatenate([given, *(decide(probabilities).predicted for probabilities in windows)])
 
     def _set_tree(self, taxonomy: Taxonomy, form: Form, drawn: bool) -> None:
         self.taxonomy_, self._form, self._drawn = taxonomy, form, drawn

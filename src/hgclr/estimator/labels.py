@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,16 +34,23 @@ def as_value_errors() -> Iterator[None]:
         raise ValueError(str(error)) from error
 
 
+@contextmanager
+def in_row(argument: str, row: int) -> Iterator[None]:
+    """Name the row in an :class:`~hgclr.errors.InputError`, such as ``y[3]``."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{argument}[{row}]: {error.what}", remedy=error.remedy) from None
+
+
 def read_texts(texts: Any, *, empty: bool) -> list[str]:
     """Return the texts of a list, a one-dimensional array or a Series; ``empty`` tells whether one may be empty."""
     checked = []
     for row, text in enumerate(read_column(texts, "X", "texts")):
-        try:
+        with in_row("X", row):
             check_text(text)
-        except InputError as error:
-            raise InputError(f"X[{row}]: {error.what}") from None
-        if not empty and is_blank(text):
-            raise InputError(f"X[{row}]: empty text", remedy="leave the document out")
+            if not empty and is_blank(text):
+                raise InputError("empty text", remedy="leave the document out")
         checked.append(str(text))
     return checked
 
@@ -93,15 +100,20 @@ class Targets:
 def read_targets(labels: Any) -> Targets:
     """Read labels in any of their forms; whatever has two dimensions is an indicator matrix."""
     if getattr(labels, "ndim", 1) == 2:
-        return _read_matrix(labels)
+        columns = getattr(labels, "columns", None)
+        column_names = list(columns) if columns is not None and all(isinstance(name, str) for name in columns) else None
+        matrix = labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
+        if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
+            remedy = "give each document a path, a list of paths, or a tuple of the names on its path"
+            raise InputError("y has two dimensions and is not an indicator matrix of 0 and 1", remedy=remedy)
+        return Targets(Form("matrix", dtype=str(matrix.dtype)), matrix.astype(np.bool_), column_names)
     documents: list[list[Label]] = []
     several, names = False, True
     for row, given in enumerate(read_column(labels, "y", "labels")):
-        alone = isinstance(given, str | tuple)
-        if not alone and not isinstance(given, list | set | frozenset | np.ndarray):
-            raise _no_label(row, given)
-        documents.append([_read_label(row, label) for label in ([given] if alone else given)])
-        several |= not alone
+        listed = isinstance(given, list | set | frozenset | np.ndarray)
+        with in_row("y", row):
+            documents.append([_read_label(label) for label in (given if listed else [given])])
+        several |= listed
         names &= all(isinstance(label, tuple) for label in documents[-1])
     return Targets(Form("paths" if several else "path", names and any(documents)), documents)
 
@@ -122,29 +134,15 @@ def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> N
     return written
 
 
-def _read_matrix(labels: Any) -> Targets:
-    columns = getattr(labels, "columns", None)
-    names = None if columns is None or not all(isinstance(name, str) for name in columns) else list(columns)
-    matrix = labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
-    if matrix.dtype.kind not in "biuf" or not np.isin(matrix, (0, 1)).all():
-        remedy = "give each document a path, a list of paths, or a tuple of the names on its path"
-        raise InputError("y has two dimensions and is not an indicator matrix of 0 and 1", remedy=remedy)
-    return Targets(Form("matrix", dtype=str(matrix.dtype)), matrix.astype(np.bool_), names)
-
-
-def _read_label(row: int, label: object) -> Label:
+def _read_label(label: object) -> Label:
     if isinstance(label, str):
         return str(label)
     if isinstance(label, tuple) and label and all(isinstance(name, str) for name in label):
         return tuple(map(str, label))
-    raise _no_label(row, label)
-
-
-def _no_label(row: int, label: object) -> InputError:
     remedy = "give a path such as 'science > physics', or a tuple of its names, or a list of these"
     if isinstance(label, int | np.integer):
         remedy += "; tools of scikit-learn that number the labels (cross_val_predict) need an indicator matrix"
-    return InputError(f"y[{row}]: {label!r:.80} is no label", remedy=remedy)
+    raise InputError(f"{label!r:.80} is no label", remedy=remedy)
 
 
 TreeLike = Taxonomy | str | Path | Mapping[str, Any]
@@ -178,7 +176,7 @@ def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> 
         tree = read_tree(taxonomy, path_separator)
         targets = read_targets(y)
         matrix = np.zeros((len(targets), len(tree)), dtype=np.int64)
-        for row, (labels, _) in enumerate(TreeLabels(tree, path_separator, drawn=False).find(targets)):
+        for row, (labels, _) in enumerate(find_labels(targets, tree, path_separator, drawn=False)):
             matrix[row, labels] = 1
     return matrix
 
@@ -204,86 +202,63 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
     if not isinstance(targets.content, list):
         remedy = "give taxonomy, in the order of the columns"
         raise InputError("y is an indicator matrix, which does not tell the tree", remedy=remedy)
-    counts = Counter(label for labels in targets.content for label in labels)
-    if not counts:
-        raise InputError("y has no label", remedy="give each document at least one")
-    first = {label: row for row, labels in reversed(list(enumerate(targets.content))) for label in labels}
     paths: Counter[NamePath] = Counter()
-    for label, count in counts.items():
-        paths[_names(first[label], label, separator)] += count
+    names: dict[Label, NamePath] = {}
+    for row, labels in enumerate(targets.content):
+        with in_row("y", row):
+            names |= {label: _names(label, separator) for label in labels if label not in names}
+        paths.update(names[label] for label in labels)
+    if not paths:
+        raise InputError("y has no label", remedy="give each document at least one")
     for twins in near_twins(paths):
         logger.warning("labels that differ only in case or spaces: %s", twins.summary(separator))
     return Taxonomy.from_paths(paths, separator)
 
 
-class TreeLabels:
-    """Find labels, as they are written, in a tree.
+def find_labels(
+    targets: Targets, taxonomy: Taxonomy, separator: str, *, drawn: bool
+) -> Iterator[tuple[list[int], int]]:
+    """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree.
 
     In a tree ``drawn`` from documents every label is a path, and later documents may have labels that it lacks. In a
     tree that was given, such a label is an error.
     """
-
-    def __init__(self, taxonomy: Taxonomy, separator: str, *, drawn: bool) -> None:
-        self.taxonomy, self.separator, self.drawn = taxonomy, separator, drawn
-        self._by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
-        self._known: dict[Label, tuple[tuple[int, ...], frozenset[NamePath]]] = {}
-
-    def find(self, targets: Targets) -> Iterable[tuple[list[int], int]]:
-        """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree."""
-        if isinstance(targets.content, list):
-            return (self._find(row, labels) for row, labels in enumerate(targets.content))
-        self._check_columns(targets.content, targets.columns)
-        return ((np.flatnonzero(row).tolist(), 0) for row in self.taxonomy.close(targets.content))
-
-    def _find(self, row: int, labels: Sequence[Label]) -> tuple[list[int], int]:
-        found: set[int] = set()
-        missing: set[NamePath] = set()
-        for label in labels:
-            if label not in self._known:
-                find = self._on_path if self.drawn else self._in_tree
-                self._known[label] = find(row, label)
-            indices, lacking = self._known[label]
-            found.update(indices)
-            missing |= lacking
-        return sorted(found), len(missing)
-
-    def _on_path(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
-        """Return the labels on a path, and those of them that are not in the tree."""
-        names = _names(row, label, self.separator)
-        paths = [names[:depth] for depth in range(1, len(names) + 1)]
-        known = tuple(self._by_path[path] for path in paths if path in self._by_path)
-        return known, frozenset(paths[len(known) :])
-
-    def _in_tree(self, row: int, label: Label) -> tuple[tuple[int, ...], frozenset[NamePath]]:
-        """Return a label and its ancestors."""
-        if isinstance(label, str):
-            try:
-                index = self.taxonomy.resolve(label, self.separator)
-            except InputError as error:
-                raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
-        elif label in self._by_path:
-            index = self._by_path[label]
-        else:
-            raise InputError(f"y[{row}]: the path {label!r} is not in the tree", remedy="correct the path, or the tree")
-        return tuple(self.taxonomy.closure([index]).tolist()), frozenset()
-
-    def _check_columns(self, matrix: NDArray[np.bool_], columns: list[str] | None) -> None:
-        if matrix.shape[1] != len(self.taxonomy):
+    if not isinstance(targets.content, list):
+        if (columns := targets.content.shape[1]) != len(taxonomy):
             raise InputError(
-                f"the indicator matrix y has {matrix.shape[1]} columns, the tree {len(self.taxonomy)} labels",
+                f"the indicator matrix y has {columns} columns, the tree {len(taxonomy)} labels",
                 remedy="give a column for each label, in the tree's order; label_matrix makes one",
             )
-        if columns is not None and columns != list(self.taxonomy.ids):
-            first = next(pair for pair in zip(columns, self.taxonomy.ids, strict=True) if pair[0] != pair[1])
+        if targets.columns not in (None, list(taxonomy.ids)):
             remedy = "put the columns in the tree's order: y[list(taxonomy.ids)]"
-            raise InputError(f"y has the column {first[0]!r} where the tree has the label {first[1]!r}", remedy=remedy)
+            raise InputError("the columns of y are not the labels of the tree, in its order", remedy=remedy)
+        yield from ((np.flatnonzero(row).tolist(), 0) for row in taxonomy.close(targets.content))
+        return
+    by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
+
+    def find(label: Label) -> tuple[list[int], list[NamePath]]:
+        """Return a label with all ancestors, and the paths of those that are not in the tree."""
+        if drawn:
+            names = _names(label, separator)
+            paths = [names[:depth] for depth in range(1, len(names) + 1)]
+            indices = [by_path[path] for path in paths if path in by_path]
+            return indices, paths[len(indices) :]
+        if isinstance(label, tuple) and label not in by_path:
+            raise InputError(f"the path {label!r} is not in the tree", remedy="correct the path, or the tree")
+        index = by_path[label] if isinstance(label, tuple) else taxonomy.resolve(label, separator)
+        return taxonomy.closure([index]).tolist(), []
+
+    known: dict[Label, tuple[list[int], list[NamePath]]] = {}
+    for row, labels in enumerate(targets.content):
+        with in_row("y", row):
+            known |= {label: find(label) for label in labels if label not in known}
+        found = {index for label in labels for index in known[label][0]}
+        missing = {path for label in labels for path in known[label][1]}
+        yield sorted(found), len(missing)
 
 
-def _names(row: int, label: Label, separator: str) -> NamePath:
+def _names(label: Label, separator: str) -> NamePath:
     names = label if isinstance(label, tuple) else tuple(label.split(separator)) if separator else (label,)
-    try:
-        for name in names:
-            check_name(name, separator)
-    except InputError as error:
-        raise InputError(f"y[{row}]: {error.what}", remedy=error.remedy) from None
+    for name in names:
+        check_name(name, separator)
     return names

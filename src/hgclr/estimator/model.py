@@ -49,14 +49,38 @@ def fit_model(
     from hgclr.training.run import new_model, save_run
     from hgclr.training.run_checks import check_new_run
 
-    inside = any(map(taxonomy.ends_inside, label_sets))
-    decisions = _untuned_decisions(estimator, taxonomy, one_path=one_path, allow_inner_nodes=inside)
-    kept = estimator.output_dir
+    rule, threshold = estimator.rule, estimator.threshold
+    if rule not in ("auto", *RULES):
+        raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
+    if one_path and rule not in ("auto", "best-path"):
+        raise InputError(
+            f"y has one path for each document, and rule={rule!r} may give a text none or several",
+            remedy="give a list of paths for each document, or rule='auto'",
+        )
+    decisions = Decisions(
+        taxonomy,
+        rule if rule != "auto" else "best-path" if one_path else "closure",
+        0.5 if threshold is None else threshold,
+        paths=estimator.paths,
+        allow_inner_nodes=any(map(taxonomy.ends_inside, label_sets)),
+    )
+    seed, kept = estimator.random_state, estimator.output_dir
+    if seed is None or isinstance(seed, np.random.RandomState):
+        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+    settings = dict(estimator.settings or {})
+    model: dict[str, Any] = {name: getattr(estimator, name) for name in ("encoder", "preset")}
+    for name in ("architecture", "max_length"):
+        if (value := getattr(estimator, name)) is not None:
+            model[name] = value
+    if both := sorted(settings.keys() & {"encoder", "preset", "architecture", "max_length"}):
+        raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
+    names = ("effort", "epochs", "batch_size", "learning_rate", "precision", "calibrate")
+    training = {name: getattr(estimator, name) for name in names} | {"seed": seed}
     run = RunConfig.build(
         {
             "data": {"path": "in-memory"},
-            "model": _model_settings(estimator),
-            "training": _training_settings(estimator),
+            "model": {name: _plain(value) for name, value in (model | settings).items()},
+            "training": {name: _plain(value) for name, value in training.items()},
             "output": str(kept or "in-memory"),
         }
     )
@@ -69,7 +93,7 @@ def fit_model(
         splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
     if kept is not None:
         check_new_run(run)
-    with shown_log(estimator.verbose), quiet_libraries(), own_randomness():
+    with quiet_libraries(), own_randomness():
         set_seed(seed)
         trained, tokenizer, _ = new_model(run, DocumentSet(taxonomy, splits))
         fitted = fit(
@@ -88,52 +112,16 @@ def fit_model(
         if run.tunes_decisions and len(splits["dev"]) >= LEAST:
             found = classifier.calibrate(
                 classifier.outputs(splits["dev"]),
-                rule="auto" if estimator.rule == "auto" and not one_path else decisions.rule,
-                scope="auto" if estimator.threshold is None else "none",
+                rule="auto" if rule == "auto" and not one_path else decisions.rule,
+                scope="auto" if threshold is None else "none",
                 paths=estimator.paths,
                 seed=seed,
             )
-            classifier.decisions = found.decisions.changed(threshold=estimator.threshold)
+            classifier.decisions = found.decisions.changed(threshold=threshold)
         if kept is not None:
             result = save_run(run, trained, tokenizer, fitted)
             classifier.decisions.write(result.model)
         return classifier, fitted.metrics["history"]
-
-
-def _untuned_decisions(estimator: Any, taxonomy: Taxonomy, *, one_path: bool, allow_inner_nodes: bool) -> Decisions:
-    """Return the decisions without tuning; refuse parameters that do not fit."""
-    rule = estimator.rule
-    if rule not in ("auto", *RULES):
-        raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
-    if one_path and rule not in ("auto", "best-path"):
-        raise InputError(
-            f"y has one path for each document, and rule={rule!r} may give a text none or several",
-            remedy="give a list of paths for each document, or rule='auto'",
-        )
-    if rule == "auto":
-        rule = "best-path" if one_path else "closure"
-    threshold = 0.5 if estimator.threshold is None else estimator.threshold
-    return Decisions(taxonomy, rule, threshold, paths=estimator.paths, allow_inner_nodes=allow_inner_nodes)
-
-
-def _model_settings(estimator: Any) -> dict[str, Any]:
-    """Return the section ``model`` of a training run."""
-    names = ("architecture", "max_length")
-    own = {name: _plain(value) for name in names if (value := getattr(estimator, name)) is not None}
-    own |= {"encoder": str(estimator.encoder), "preset": estimator.preset}
-    settings = dict(estimator.settings or {})
-    if both := sorted(settings.keys() & {"encoder", "preset", *names}):
-        raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
-    return own | {name: _plain(value) for name, value in settings.items()}
-
-
-def _training_settings(estimator: Any) -> dict[str, Any]:
-    """Return the section ``training`` of a training run."""
-    seed = estimator.random_state
-    if seed is None or isinstance(seed, np.random.RandomState):
-        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-    names = ("effort", "epochs", "batch_size", "learning_rate", "precision", "calibrate")
-    return {name: _plain(getattr(estimator, name)) for name in names} | {"seed": _plain(seed)}
 
 
 def _plain(value: Any) -> Any:
@@ -161,24 +149,6 @@ def own_randomness() -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002
-
-
-@contextmanager
-def shown_log(verbose: int) -> Iterator[None]:
-    """Show what the library is doing on standard error, if asked to and nobody has set up another place for it."""
-    if not verbose:
-        yield
-        return
-    root, handler = logging.getLogger("hgclr"), logging.StreamHandler()
-    level = root.level
-    if not root.hasHandlers():
-        root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
 
 
 class EpochLog(TrainerCallback):

@@ -255,10 +255,8 @@ class HierarchicalClassifier:
         self, documents: Iterable[LabelledDocument], *, progress: Callable[[int], None] | None = None
     ) -> Outputs:
         """Return the logits and gold labels of documents, at least one."""
-        logits, gold = zip(
-            *((logits, gold) for _, logits, gold in self.scored_windows(documents, progress=progress)), strict=True
-        )
-        return Outputs(np.concatenate(logits), np.concatenate(gold))
+        scored = self.scored_windows(documents, progress=progress)
+        return Outputs.joined([Outputs(logits, gold) for _, logits, gold in scored])
 
     def scored_windows(
         self, documents: Iterable[AnyLabelled], *, progress: Callable[[int], None] | None = None

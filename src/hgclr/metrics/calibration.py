@@ -90,12 +90,8 @@ class CalibrationScores:
     def reliability(self, depth: int | None = None) -> list[ReliabilityBin]:
         """Return the bins from 0 to 1: what a reliability diagram shows."""
         levels = self._levels(depth)
-        columns = zip(
-            self._counts[levels].sum(axis=0).tolist(),
-            self._probabilities[levels].sum(axis=0).tolist(),
-            self._gold[levels].sum(axis=0).tolist(),
-            strict=True,
-        )
+        arrays = (self._counts, self._probabilities, self._gold)
+        columns = zip(*(array[levels].sum(axis=0).tolist() for array in arrays), strict=True)
         return [
             ReliabilityBin(
                 lower=number / self.bins,

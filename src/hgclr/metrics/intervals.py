@@ -19,6 +19,8 @@ DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
 VALUES = 2**16
 """How many values such a number has."""
+LIMITS = np.round(VALUES * np.cumsum([math.exp(-1) / math.factorial(weight) for weight in range(16)]))
+"""For w = 1, 2, … the first number that means a weight of at least w: VALUES · P(weight < w)."""
 BLOCK = 1024
 """Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
 MARKS = 251
@@ -48,12 +50,8 @@ class ScoreDifference:
 class Resampled:
     """The scores of a model, and those of the same B resamples of the documents for every model.
 
-    Attributes:
-        documents: how many there are.
-        seed: what the resamples were drawn with.
-        gold: a digest of the gold labels of the documents in their order.
-        scores: the scores on the documents themselves, by name.
-        samples: the scores of the resamples by name, each of the shape (B,).
+    ``gold`` is a digest of the gold labels of the documents in their order, ``seed`` that of the resamples; ``samples``
+    are the scores of the resamples by name, (B,) each.
     """
 
     documents: int
@@ -142,16 +140,6 @@ def _quantiles(samples: NDArray[np.float64], confidence: float) -> tuple[float, 
     return low, high
 
 
-def _limits() -> NDArray[np.uint16]:
-    """Return for w = 1, 2, … the first number that stands for a weight of at least w: VALUES · P(weight < w)."""
-    below = np.cumsum([math.exp(-1) / math.factorial(weight) for weight in range(16)])
-    limits = np.round(VALUES * below)
-    return limits[limits < VALUES].astype(np.uint16)
-
-
-LIMITS = _limits()
-
-
 def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArray[np.uint8]:
     """Return the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits, (count, B).
 
@@ -164,7 +152,7 @@ def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArra
     numbers = generator.random_raw(count * steps * 4).astype("<u8", copy=False).view("<u2")
     numbers = numbers.reshape(count, steps * DRAWS)[:, :resamples]
     weights = np.zeros(numbers.shape, dtype=np.uint8)
-    for limit in LIMITS:
+    for limit in LIMITS[LIMITS < VALUES].astype(np.uint16):
         weights += numbers >= limit
     return weights
 
@@ -210,7 +198,8 @@ class BootstrapScores:
         right, given = (predicted & gold)[:, present], predicted[:, present].view(np.uint8) + gold[:, present]
         self._true[present] += (right.astype(np.float32).T @ weights).astype(np.int32)
         self._given[present] += (given.astype(np.float32).T @ weights).astype(np.int32)
-        marks = _marks(gold)
+        documents, labels = np.nonzero(gold)
+        marks = np.bincount(documents, weights=labels + 1, minlength=len(gold)).astype(np.int64) % MARKS
         predicted, gold = self.taxonomy.close(predicted), self.taxonomy.close(gold)
         closed_right = np.count_nonzero(predicted & gold, axis=1)
         closed_given = np.count_nonzero(predicted, axis=1) + np.count_nonzero(gold, axis=1)
@@ -247,10 +236,3 @@ class BootstrapScores:
             "hierarchical_f1": f1_of(*self._per_document[:2]),
             **levels,
         }
-
-
-def _marks(gold: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return a number from 0 to ``MARKS`` - 1 for the gold labels of each document, (N,)."""
-    documents, labels = np.nonzero(gold)
-    sums = np.bincount(documents, weights=labels + 1, minlength=len(gold))
-    return sums.astype(np.int64) % MARKS

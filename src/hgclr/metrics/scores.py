@@ -341,14 +341,9 @@ def by_frequency(
     mean of the groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. ``macro_gold`` averages over the
     labels of the group that have gold documents, and is None where none has.
 
-    Args:
-        scores: counted on dev or test.
-        counts: training documents of each label, (K,), ancestors included, label documents excluded.
-        groups: divides labels by their counts.
-
-    Returns:
-        By group that has labels: ``fewest`` and ``most`` training documents of a label, ``labels_with_gold``, the
-        fields of :class:`GroupScores`, and ``macro_gold``.
+    Counts are the training documents of each label, (K,), ancestors included, label documents excluded. The result has,
+    by group that has labels, ``fewest`` and ``most`` training documents of a label, ``labels_with_gold``, the fields of
+    :class:`GroupScores`, and ``macro_gold``.
     """
     numbers, gold = _counts(counts), scores.per_label().gold
     if len(numbers) != len(gold):
