@@ -11,12 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hgclr.decisions.calibration import Temperatures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from hgclr.decisions.settings import Decisions
+from hgclr.decisions.settings import Decisions, Temperatures
 from hgclr.errors import InputError
 from hgclr.evaluation.explanation import (
     STEPS,
