@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from hgclr.errors import InputError, as_written, first_line, refuse_broken, require_extra, url_of
 from hgclr.files import atomic_file, check_archive, open_regular
@@ -278,7 +278,7 @@ def byte_lines(path: Path) -> Iterator[bytes]:
             what = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
             raise InputError(what, path=path) from None
         if path.name.lower().endswith(".gz"):
-            stream = stack.enter_context(gzip.open(stream))
+            stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=stream)))
         yield from limited_lines(stream, path)
 
 
