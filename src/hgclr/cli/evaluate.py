@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -78,7 +78,7 @@ def evaluate(
     decisions = deciding.changed(classifier.decisions)
     documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
     with counting(split) as progress:
-        options = {"decisions": decisions, "limit": limit, "progress": progress}
+        options: dict[str, Any] = {"decisions": decisions, "limit": limit, "progress": progress}
         if output is None:
             scores = classifier.evaluate(documents, split, **options).to_json()
         else:

@@ -98,7 +98,7 @@ def export(
             from hgclr.export.onnx import export_onnx
 
             result = export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
-    difference, what = result.difference, result.to
+    difference, what = result.difference, str(result.to)
     if result.own_class is not None:
         what = f"{result.class_name} of hgclr, because {result.own_class}"
     elif to not in FOLDABLE:

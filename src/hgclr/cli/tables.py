@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from typing import Any
 
@@ -19,8 +19,8 @@ from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, c
 from hgclr.files import HARMLESS
 from hgclr.inference.predictions import PredictedLabel, Prediction
 
-SHOWN_FINDINGS, FEW = 20, 5
-"""Contradicted documents that are listed; pairs of labels, and labels, that are listed."""
+SHOWN_FINDINGS = 20
+"""Contradicted documents that are listed."""
 # Colours of one lightness: black on them is readable on light and dark terminals, and none stands out by its lightness.
 FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
 AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
@@ -103,7 +103,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def print_audit(found: Audit, console: Console) -> None:
-    """Print how many documents are contradicted, the first of them, and what they have in common."""
+    """Print how many documents are contradicted, and the first of them."""
     share = 100 * found.contradicted / found.documents
     by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
     summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
@@ -118,12 +118,6 @@ def print_audit(found: Audit, console: Console) -> None:
     print_table(console, ("text", "gold (−), predicted (+)", "row", "score"), rows, texts=2)
     if len(found.findings) > SHOWN_FINDINGS:
         console.say(f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all", "dim")
-    if found.pairs:
-        pairs = [[*map(_path, pair.paths), f"{pair.documents:,}"] for pair in found.pairs[:FEW]]
-        print_table(console, ("label", "confused with", "documents"), pairs, texts=2)
-    if found.suspect_labels:
-        labels = [[_path(one.path), f"{one.wrong:,}", f"{one.gold:,}"] for one in found.suspect_labels[:FEW]]
-        print_table(console, ("label", "surely wrong", "documents"), labels)
 
 
 def _changes(finding: AuditFinding) -> Text:
@@ -132,15 +126,9 @@ def _changes(finding: AuditFinding) -> Text:
     lines = []
     for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
         differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
-        lines += [Text(f"{sign} {_path(path)}", style) for path in differing[:3]]
-        if len(differing) > 3:
-            lines.append(Text(f"{sign} {len(differing) - 3:,} more", style))
+        # The lower end of a path tells most.
+        lines += [Text(f"{sign} {' > '.join(path[-3:])}", style) for path in differing[:3]]
     return Text("\n").join(lines)
-
-
-def _path(path: Sequence[str]) -> str:
-    """Return the lower end of a path."""
-    return " > ".join(path if len(path) < 4 else ("…", *path[-3:]))
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
@@ -209,8 +197,8 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
             say(f"\nleft out: {counted(explanation.unexplained, 'label')}, less probable; --label names one", "yellow")
         stability = explanation.stability
         change = "the labels stay the same" if stability.same else "the labels change"
-        words = " ".join(explanation.word(word) for word in stability.kept)
-        say(f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} {change}: {words}")
+        kept = " ".join(explanation.word(word) for word in stability.kept)
+        say(f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} {change}: {kept}")
         for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
             for one in labels:
                 say(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})")
