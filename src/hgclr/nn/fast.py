@@ -123,9 +123,9 @@ class BlockAttention(TreeAttention):
             for start in range(0, len(self.taxonomy), self.span):
                 labels = self.taxonomy.walk[start : start + self.span]
                 above = self.taxonomy.ancestors(int(labels[0]))
-                tables = pair_tables(self.taxonomy, labels, np.concatenate([labels, above]), device)
-                ends = (torch.tensor(part, device=device) for part in (labels, above))
-                self._stretches.append(Stretch(*ends, *tables))
+                distance, ancestor = pair_tables(self.taxonomy, labels, np.concatenate([labels, above]), device)
+                own, path = (torch.tensor(part, device=device) for part in (labels, above))
+                self._stretches.append(Stretch(own, path, distance, ancestor))
         return self._stretches
 
 

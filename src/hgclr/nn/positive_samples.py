@@ -68,7 +68,8 @@ def token_probability(
     if noise is None:
         noise = -torch.log(-torch.log(torch.rand_like(scores)))
     sampled = ((scores + noise) / temperature).softmax(-1)  # P_ij, (B, L, K)
-    return (sampled @ gold.to(sampled.dtype).unsqueeze(-1)).squeeze(-1)
+    probability: Tensor = (sampled @ gold.to(sampled.dtype).unsqueeze(-1)).squeeze(-1)  # P_i, (B, L)
+    return probability
 
 
 def keep_by_threshold(probability: Tensor, candidates: Tensor, threshold: float) -> Tensor:
