@@ -135,8 +135,9 @@ def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterato
                 study.sampler = optuna.samplers.TPESampler(seed=len(started), constant_liar=True)
                 trial = study.ask()
                 stack.enter_context(FileLock(folder / RUNS / f"{trial.number:04d}.lock"))
-            for key, distribution in space.items() if trial is not None else ():
-                trial._suggest(key, distribution)  # a value drawn before an interruption stays
+            if trial is not None:
+                for key, distribution in space.items():
+                    trial._suggest(key, distribution)  # a value drawn before an interruption stays
         yield trial
 
 

@@ -41,9 +41,7 @@ def run(make_encoder, toy_data: Path, tmp_path: Path) -> RunConfig:
             "data": {"path": toy_data, "label_documents": False},
             "model": {
                 "encoder": without_dropout(make_encoder("bert"), tmp_path / "still"),
-                "architecture": "hgclr",
-                "positives": "dropout",  # of which there is none, so that nothing is random
-                **dict.fromkeys(("classifier_dropout", "label_dropout", "contrastive_dropout"), 0.0),
+                "classifier_dropout": 0.0,  # so that nothing is random
             },
             "training": {"epochs": 3, "batch_size": 12, "precision": "fp32", "learning_rate": 1e-3, "patience": 50},
             "output": tmp_path / "ray",

@@ -39,9 +39,7 @@ def config(make_encoder, toy_data: Path, folder: Path) -> Path:
         "data": {"path": str(toy_data), "label_documents": False},
         "model": {
             "encoder": without_dropout(make_encoder("bert"), folder / "still"),
-            "architecture": "hgclr",
-            "positives": "dropout",  # of which there is none: nothing is random, and 96 documents fill their batches
-            **dict.fromkeys(("classifier_dropout", "label_dropout", "contrastive_dropout"), 0.0),
+            "classifier_dropout": 0.0,  # nothing is random, and 96 documents fill their batches
         },
         "training": {"epochs": EPOCHS, "batch_size": 12, "precision": "fp32", "learning_rate": 1e-3, "patience": 50},
     }

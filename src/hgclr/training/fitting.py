@@ -150,7 +150,8 @@ def fit(
         raise InputError(f"there are no documents to train on, and training.effort is {effort}")
     if effort != "full" and lora is not None:
         raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
-    if effort != "full" and not isinstance(model, FlatForSequenceClassification):
+    flat = model if isinstance(model, FlatForSequenceClassification) else None
+    if effort != "full" and flat is None:
         raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
     if effort != "names" and "dev" not in tokens:
         kept, held_out = hold_out(len(tokens["train"]), HELD_OUT, settings.seed)
@@ -164,11 +165,9 @@ def fit(
         logger.info("%d label documents are added to train", len(parts[-1]))
     learned = datasets.concatenate_datasets(parts)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
-    from_names = (
-        not continued and model.config.classifier_start == "names" and isinstance(model, FlatForSequenceClassification)
-    )
-    if from_names:
-        model.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
+    from_names = not continued and flat is not None and model.config.classifier_start == "names"
+    if flat is not None and from_names:
+        flat.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
 
     def tell(recipe: Recipe | None, precision: Precision, device: torch.device, lora: str | None = None) -> None:
         if on_start is not None:
@@ -201,17 +200,17 @@ def fit(
                 model, tokenizer, learned, tokens["dev"], settings, recipe, lora, output, resume, callbacks, tell
             )
             refits = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
-            if refits and isinstance(model, FlatForSequenceClassification):
+            if refits and flat is not None:
                 how["recipe"]["refit_head"], tuned = refit_head(
-                    model, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
+                    flat, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
                 )
-        else:
+        elif flat is not None:
             tell(None, "fp32", model.device)
             if effort == "head":
-                model.set_base_rates(rates)
-                how["recipe"] = fit_head(model, learned, collator, on_documents=on_documents)
+                flat.set_base_rates(rates)
+                how["recipe"] = fit_head(flat, learned, collator, on_documents=on_documents)
             else:
-                model.classify_by_names(tokenizer)
+                flat.classify_by_names(tokenizer)
         metrics: dict[str, Any] = {
             **how,
             "documents": {name: len(split) for name, split in tokens.items()},
@@ -272,8 +271,9 @@ def _train(
     precision = choose_precision(settings.precision)
     logger.info("training %s with %s", architecture_of(model), recipe)
     with ExitStack() as stack:
-        own = None if output is not None else stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-"))
-        folder = output or Path(from_first_rank(own))
+        if (folder := output) is None:
+            own = stack.enter_context(tempfile.TemporaryDirectory(prefix="hgclr-"))
+            folder = Path(from_first_rank(own))
         trainer = HierarchicalTrainer(
             model,
             trainer_arguments(settings, recipe, precision, folder / CHECKPOINTS),

@@ -266,10 +266,12 @@ def tokenize_splits(
     tokens: dict[str, datasets.Dataset] = {}
     with first_rank_first():
         for name, limit in limits.items():
-            if name in data.splits and isinstance(data, DocumentSet):
+            if name not in data.splits:
+                continue
+            if isinstance(data, DocumentSet):
                 sampled = sample_documents(data, name, None if limit is None else (limit, seed))
                 tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
-            elif name in data.splits:
+            else:
                 tokens[name] = tokenize_split(
                     data,
                     name,
