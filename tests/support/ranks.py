@@ -13,12 +13,13 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from hgclr.cli.app import app
 from hgclr.data.folder import Document
 from hgclr.data.tokens import tokenize_documents
 from hgclr.models import architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
-from hgclr.training import head
+from hgclr.training import RunConfig, head, train
 from hgclr.training.fitting import add_adapters, checkpoint_layers
 from hgclr.training.settings import LoraSettings
 from hgclr.training.trainer import Collator
@@ -123,3 +124,18 @@ def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxon
     encoded: list[int] = []
     head.fit_head(model, tokens, Collator(len(taxonomy), tokenizer.pad_token_id), on_documents=encoded.append)
     torch.save((model.classifier.weight.detach(), encoded), folder / f"head-{rank}-of-{ranks}.pt")
+
+
+def train_together(rank: int, ranks: int, folder: Path, config: Path) -> None:
+    """Train as one of several, with what torchrun would say in the environment."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": 29500}
+    os.environ |= {"MASTER_ADDR": "localhost", **{name: str(number) for name, number in numbers.items()}}
+    train(RunConfig.read(config, output=folder / "together"))
+
+
+def train_by_command(environment: dict[str, str], config: Path, output: Path) -> None:
+    """Do as ``hgclr train`` does, in a process that torchrun's agent has started as a fork."""
+    os.environ.update(environment)  # their own is that of when the server of the forks was started
+    output.with_name(f"process-{os.environ['RANK']}").write_text(str(os.getpid()))
+    torch.set_num_threads(1)
+    app(["train", str(config), "--output", str(output)], prog_name="hgclr", standalone_mode=False)

@@ -145,9 +145,7 @@ def test_layers_to_adapt_can_be_named(make_encoder, taxonomy) -> None:
         "encoder.encoder.layer.1.attention.self.query"
     }
     model, _ = model_of("flat", make_encoder("bert"), taxonomy)
-    with pytest.raises(
-        InputError, match="has 'querry', and the encoder has no linear layer of that name; it has query"
-    ):
+    with pytest.raises(InputError, match="'querry'"):
         add_adapters(model.encoder, LoraSettings(targets=["querry"]))
 
 

@@ -18,10 +18,9 @@ from safetensors.torch import load_file
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from hgclr.cli.app import app
 from hgclr.training import RunConfig, train
 from support.crash_points import run_forked
-from support.ranks import run_ranks
+from support.ranks import run_ranks, train_by_command, train_together
 from support.short_runs import without_dropout
 
 EPOCHS = 3
@@ -61,13 +60,6 @@ def check_weights(output: Path, expected: Path) -> None:
         )
 
 
-def train_together(rank: int, ranks: int, folder: Path, config: Path) -> None:
-    """Train as one of several, with what torchrun would say in the environment."""
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": 29500}
-    os.environ |= {"MASTER_ADDR": "localhost", **{name: str(number) for name, number in numbers.items()}}
-    train(RunConfig.read(config, output=folder / "together"))
-
-
 @pytest.fixture(scope="module")
 def together(config: Path, folder: Path) -> Path:
     """The folder of a run by two processes that nothing happens to; forks, which import nothing, are enough for it."""
@@ -84,14 +76,6 @@ def test_two_processes_end_where_one_does(together: Path, config: Path, folder: 
         assert metrics[split]["micro"]["f1"] == pytest.approx(one.metrics[split]["micro"]["f1"], abs=0.05)
     losses = [[epoch["loss"] for epoch in run["history"]] for run in (metrics, one.metrics)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
-
-
-def train_by_command(environment: dict[str, str], config: Path, output: Path) -> None:
-    """Do as ``hgclr train`` does, in a process that torchrun's agent has started as a fork."""
-    os.environ.update(environment)  # their own is that of when the server of the forks was started
-    output.with_name(f"process-{os.environ['RANK']}").write_text(str(os.getpid()))
-    torch.set_num_threads(1)
-    app(["train", str(config), "--output", str(output)], prog_name="hgclr", standalone_mode=False)
 
 
 def test_a_run_that_loses_a_process_goes_on_and_ends_with_the_same_weights(

@@ -263,7 +263,7 @@ def calibrate(
     Next: **hgclr evaluate runs/first/model my-data**
     """
     from hgclr.cli.tables import print_calibrated, print_candidates
-    from hgclr.decisions.settings import FILE
+    from hgclr.model_files import DECISIONS
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.inference.classifier import sampled
 
@@ -326,4 +326,4 @@ def calibrate(
     console = Console()
     print_candidates(found, console)
     print_calibrated(found, console)
-    print_written([Path(model) / FILE])
+    print_written([Path(model) / DECISIONS])

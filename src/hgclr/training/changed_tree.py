@@ -1,11 +1,10 @@
-"""Go on training a model with a label tree that has changed since: what became of its labels, and of what it knew."""
+"""Continue training with a changed label tree: carry a model's weights over to the labels of the new tree."""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 SURVEYED = 128
 """Training documents that a model reads to set the biases of new labels."""
 BATCH = 16
-"""Texts that are read at a time."""
+"""Texts of a batch."""
 
 
 def changed_model(
@@ -38,9 +37,9 @@ def changed_model(
     tree: Taxonomy,
     documents: Iterable[Document],
 ) -> HierarchicalPreTrainedModel:
-    """Take a model over to another label tree; say which label is which, in the log and in ``label-changes.json``.
+    """Carry a model over to another label tree, and write the changes to ``label-changes.json``.
 
-    ``documents`` are what the model will be trained on, with labels by the new tree.
+    ``documents`` are those that the model will be trained on, with labels of the new tree.
     """
     old, file = model.config.taxonomy, run.model.label_changes
     changes = compare(old, tree, None if file is None else read_changes(local(file), old, tree))
@@ -49,7 +48,10 @@ def changed_model(
     record = run.output / "label-changes.json"
     if rank() == 0:
         write_json(record, changes.to_json())
-    _log(changes, record)
+    if changes:
+        logger.warning("the label tree is not the one of the model: %s (%s has all)", changes.summary(), record)
+    else:
+        logger.info("the data has the model's label tree in another order")
     return carried
 
 
@@ -62,21 +64,9 @@ def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tenso
         counts[list(document.labels)] += 1
         if len(texts) < SURVEYED:
             texts.append(document.text)
-        elif (place := chosen.randrange(number)) < SURVEYED:  # each of the documents so far is as likely to be in it
+        elif (place := chosen.randrange(number)) < SURVEYED:  # reservoir sampling
             texts[place] = document.text
     return base_rates(counts, number), texts
-
-
-def _log(changes: TreeChanges, record: Path) -> None:
-    """Say what became of the labels: a line in all, one for each that starts anew, and where the rest stands."""
-    if not changes:
-        logger.info("the data has the model's label tree in another order")
-        return
-    logger.warning("the label tree is not the one of the model: %s (%s has all)", changes.summary(), record)
-    for label in changes.added:
-        parent = int(changes.new.parents[label])
-        place = "at the top" if parent < 0 else f"under {changes.new.ids[parent]!r}"
-        logger.info("%r is new %s", changes.new.ids[label], place)
 
 
 @torch.no_grad()
@@ -88,23 +78,19 @@ def carry_over(
     rates: Tensor,
     texts: Sequence[str],
 ) -> HierarchicalPreTrainedModel:
-    """Return a model for the new tree that knows what the model for the old one knew.
+    """Return a model for the new tree; the encoder and all that does not depend on the labels is shared, not copied.
 
-    The encoder, and all that does not depend on the labels, is the old model's own (shared, not copied). What depends
-    on the tree alone is built anew. Every label keeps its entries of all that has one for each label, a merged one has
-    the mean of its labels', and the parts of a split one have copies, see :class:`~hgclr.models.label_rows.LabelRows`.
-    A label that is new has the entries of its parent, and its name's tokens. In HiAGM and what is built on it, where
-    labels tell others about themselves, it begins silent: its part of every sum over labels is 0. So adding labels
-    changes no logit of another label.
+    Every label keeps its entries. A merged label has the mean of its labels' entries, the parts of a split one have
+    copies, a new one those of its parent, and its name's tokens. In HiAGM, where labels exchange messages, a new label
+    starts with messages of 0. So adding labels changes no logit of another label.
 
-    Then ``start_labels`` of the model improves on that, and the bias of labels that are not what one label was (new,
-    merged, split) is set by the training documents: by how often each label occurs in them, ``rates``, (K',), between 0
-    and 1, and by some of their texts.
+    Then ``start_labels`` of the model improves on that, and biases of new, merged and split labels are set by the
+    training documents: by how often each label occurs in them, ``rates``, (K',), and by some of their texts.
     """
     if not any(changes.sources):
         raise InputError(
             f"none of the model's {len(changes.old):,} labels is among the {len(changes.new):,} of the data",
-            remedy="say which label became which in model.label_changes (--changes FILE), or train anew without --from",
+            remedy="map labels in model.label_changes (--changes FILE), or train a new model without --from",
         )
     names = name_tokens(changes.new.names, tokenizer)
     new = type(model)(model.changed_config(changes.new, names))
@@ -115,8 +101,8 @@ def carry_over(
             continue
         if carried[name].shape != target.shape:
             raise InputError(
-                f"{name} of {type(model).__name__} cannot be taken over to another label tree",
-                remedy="train anew, without --from",
+                f"{name} of {type(model).__name__} cannot be carried over to another label tree",
+                remedy="train a new model, without --from",
             )
         target.copy_(carried[name])
     new.start_labels(changes, tokenizer, rates)

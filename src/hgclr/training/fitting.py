@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import tempfile
 import time
@@ -427,21 +426,14 @@ def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
     def known(target: str) -> bool:
         return any(f".{name}".endswith(f".{target}") for name in linear)
 
+    targets = list(lora.targets)
     if lora.targets == "auto":
-        targets = next((list(layers) for layers in PROJECTIONS if all(map(known, layers))), None)
-        if targets is None:
-            raise InputError(
-                f"model.lora.targets is auto, and the attention of a {encoder.config.model_type} encoder is not known",
-                remedy=f"name linear layers of it, such as {linear[0]}" if linear else "leave model.lora out",
-            )
-    else:
-        targets = list(lora.targets)
-        if (wrong := next((target for target in targets if not known(target)), None)) is not None:
-            ends = sorted({name.rpartition(".")[2] for name in linear})
-            near = difflib.get_close_matches(wrong, ends, n=1) or ends
-            raise InputError(
-                f"model.lora.targets has {wrong!r}, and the encoder has no linear layer of that name",
-                remedy=f"it has {', '.join(near)}" if near else "leave model.lora out",
-            )
+        targets = next((list(layers) for layers in PROJECTIONS if all(map(known, layers))), ["auto"])
+    if not all(map(known, targets)):
+        wrong = next(target for target in targets if not known(target))
+        raise InputError(
+            f"model.lora.targets is {wrong!r}, and no linear layer of a {encoder.config.model_type} encoder fits",
+            remedy=f"name some of {', '.join(sorted({name.rpartition('.')[2] for name in linear}))}",
+        )
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
     return LoraModel(encoder, {"default": config}, "default")

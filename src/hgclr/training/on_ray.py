@@ -28,18 +28,13 @@ STORAGE, PROBLEM = "ray", "problem.txt"
 def train_on_ray(
     run: RunConfig, *, workers: int | None = None, address: str | None = None, resume: bool = False
 ) -> TrainingResult:
-    """Train on a cluster as :func:`hgclr.training.train` does on this machine.
+    """Train on a cluster as :func:`hgclr.training.train` does on this machine; all nodes must see the same files.
 
-    Args:
-        run: the settings. Every node must see the same files by the same names.
-        workers: processes that share each batch; by default as many as there are GPUs, or cores, and divide it.
-        address: of a running cluster; by default Ray is started on this machine, and stopped at the end.
-        resume: continue from the newest complete checkpoint, as a run does after the loss of a node.
+    By default there is a worker for each GPU, or core, as far as they divide the batch. Without an ``address`` Ray is
+    started on this machine, and stopped at the end. After the loss of a node the run continues from a checkpoint.
 
     Raises:
-        InputError: if settings, data or encoder do not fit together, or the output folder holds another run.
-        HGCLRError: if there is no cluster, or it fails.
-        MissingExtraError: if Ray is not installed.
+        HGCLRError: as :func:`~hgclr.training.train` does, or if there is no cluster, or it fails.
     """
     if (finished := finished_run(run, resume=resume)) is not None:
         return finished

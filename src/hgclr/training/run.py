@@ -30,26 +30,10 @@ from hgclr.models.pretrained import load_weights
 from hgclr.nn.gathering import rank
 from hgclr.registry import merged, resolve
 from hgclr.remote import local
+from hgclr.training import run_checks as checks
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.distributed import first_rank_first, gather_objects, on_first_rank, process_group
 from hgclr.training.fitting import Fitted, Plan, fit
-from hgclr.training.run_checks import (
-    CONFIG,
-    DOCUMENTS,
-    LOCK,
-    METRICS,
-    MODEL,
-    TRAINING_MODEL,
-    Data,
-    check_documents,
-    check_new_run,
-    check_resumed,
-    check_splits,
-    data_folder,
-    has_own_tree,
-    restarted,
-    state_of,
-)
 from hgclr.training.settings import RunConfig
 
 logger = logging.getLogger(__name__)
@@ -67,7 +51,7 @@ class TrainingResult:
 
 def train(
     run: RunConfig | str | Path,
-    data: Data | None = None,
+    data: checks.Data | None = None,
     *,
     output: str | Path | None = None,
     settings: Sequence[str] = (),
@@ -103,11 +87,13 @@ def train(
         run = RunConfig.read(run, list(settings), output)
     elif output is not None or settings:
         raise TypeError("a RunConfig has its own output and settings; give output and settings with a path only")
-    resume = resume or restarted()
+    resume = resume or checks.restarted()
     with process_group(), ExitStack() as stack:
 
         def enter() -> TrainingResult | None:
-            lock = locked(run.output / LOCK, "training", remedy="wait until it is done, or give another --output")
+            lock = locked(
+                run.output / checks.LOCK, "training", remedy="wait until it is done, or give another --output"
+            )
             stack.enter_context(lock)
             return finished_run(run, resume=resume)
 
@@ -146,10 +132,12 @@ def train(
 
 def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
     """Return the result of a run that is finished and to be resumed, else None; refuse a folder with another run."""
-    (check_resumed if resume else check_new_run)(run)
-    if state_of(run.output) != "finished":
+    (checks.check_resumed if resume else checks.check_new_run)(run)
+    if checks.state_of(run.output) != "finished":
         return None
-    return TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, read_json(run.output / METRICS))
+    return TrainingResult(
+        run.output / checks.MODEL, run.output / checks.TRAINING_MODEL, read_json(run.output / checks.METRICS)
+    )
 
 
 def _record_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
@@ -163,10 +151,10 @@ def _record_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) ->
                 digest.update(rows.value_lengths().to_numpy(zero_copy_only=False).tobytes())
                 digest.update(rows.flatten().to_numpy(zero_copy_only=False).tobytes())
         documents[name] = {"documents": len(split), "sha256": digest.hexdigest()}
-    if state_of(run.output) == "stopped":
-        check_documents(run, documents)
-    run.write(run.output / CONFIG)
-    write_json(run.output / DOCUMENTS, documents)
+    if checks.state_of(run.output) == "stopped":
+        checks.check_documents(run, documents)
+    run.write(run.output / checks.CONFIG)
+    write_json(run.output / checks.DOCUMENTS, documents)
 
 
 def save_run(
@@ -178,23 +166,23 @@ def save_run(
 ) -> TrainingResult:
     """Write settings, the model as it is deployed and as it was trained, and its metrics into ``run.output``."""
     metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where or machine()}
-    result = TrainingResult(run.output / MODEL, run.output / TRAINING_MODEL, metrics, fitted.calibrated)
+    result = TrainingResult(run.output / checks.MODEL, run.output / checks.TRAINING_MODEL, metrics, fitted.calibrated)
     if rank() > 0:
         return result
-    run.write(run.output / CONFIG)
+    run.write(run.output / checks.CONFIG)
     decided = fitted.calibrated is not None or run.training.effort == "names"
     save(model.deployed(), tokenizer, result.model, fitted.decisions.write if decided else None)
     save(model, tokenizer, result.training_model)
-    write_json(run.output / METRICS, metrics)
+    write_json(run.output / checks.METRICS, metrics)
     return result
 
 
 def new_model(
-    run: RunConfig, data: Data | None = None
-) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
+    run: RunConfig, data: checks.Data | None = None
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, checks.Data]:
     """Return a new model on the encoder for the data's label tree, its tokenizer, and the data."""
     settings = method_settings(run.model.preset, run.model.overrides)
-    data = data or data_folder(run, run.data.taxonomy)
+    data = data or checks.data_folder(run, run.data.taxonomy)
     if isinstance(data, DataFolder):
         settings["text_column"] = data.source_text_column
     if (build := merged("encoders").get(run.model.encoder)) is not None:
@@ -207,9 +195,9 @@ def new_model(
     return architecture.from_encoder(run.model.encoder, data.taxonomy, tokenizer, **settings), tokenizer, data
 
 
-def training_documents(run: RunConfig, data: Data) -> Iterable[Document]:
+def training_documents(run: RunConfig, data: checks.Data) -> Iterable[Document]:
     """Return the documents that the run trains on: neither those outside its sample nor those held out for dev."""
-    check_splits(run, data)
+    checks.check_splits(run, data)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
     documents = sample_documents(data, "train", sample)
     if "dev" in data.splits:
@@ -220,8 +208,8 @@ def training_documents(run: RunConfig, data: Data) -> Iterable[Document]:
 
 
 def started_model(
-    run: RunConfig, start: Path, data: Data | None = None
-) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, Data]:
+    run: RunConfig, start: Path, data: checks.Data | None = None
+) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, checks.Data]:
     """Load a model to continue with, and carry it over to the data's label tree if that is another one."""
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
@@ -241,7 +229,7 @@ def started_model(
             )
         model = load_weights(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
-    data = data or data_folder(run, run.data.taxonomy if has_own_tree(run) else known)
+    data = data or checks.data_folder(run, run.data.taxonomy if checks.has_own_tree(run) else known)
     if data.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, data.taxonomy, training_documents(run, data))
     elif any(data.taxonomy.descriptions):  # the same tree may have other descriptions
@@ -251,7 +239,7 @@ def started_model(
 
 def tokenize_splits(
     run: RunConfig,
-    data: Data,
+    data: checks.Data,
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
@@ -262,7 +250,7 @@ def tokenize_splits(
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     seed = run.training.seed
-    check_splits(run, data)
+    checks.check_splits(run, data)
     tokens: dict[str, datasets.Dataset] = {}
     with first_rank_first():
         for name, limit in limits.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType, UnionType
@@ -358,19 +359,12 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise InputError(f"--set {override!r}: {section!r} is no section")
     try:
-        tree[name] = _number(yaml.safe_load(text))
+        tree[name] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InputError(f"--set {override!r}: the value is no valid YAML") from error
-
-
-def _number(value: Any) -> Any:
-    """Read 3e-5 as a number; YAML 1.1 takes it for a word."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+    if isinstance(tree[name], str):
+        with suppress(ValueError):  # YAML 1.1 takes 3e-5 for a word
+            tree[name] = float(text)
 
 
 def _first_problem(error: ValidationError) -> str:
