@@ -263,9 +263,9 @@ def calibrate(
     Next: **hgclr evaluate runs/first/model my-data**
     """
     from hgclr.cli.tables import print_calibrated, print_candidates
-    from hgclr.model_files import DECISIONS
     from hgclr.decisions.tuning import ENTRIES, Outputs
     from hgclr.inference.classifier import sampled
+    from hgclr.model_files import DECISIONS
 
     if split == "test":
         raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
