@@ -72,6 +72,11 @@ class BadRow:
         remedy = f"{self.remedy or 'correct the row'}; or skip such rows with --skip-bad-rows (skip_bad_rows=True)"
         return InputError(self.reason, path=self.path, line=self.number, remedy=remedy)
 
+    def to_json(self) -> str:
+        """Return the row as a line of JSON: ASCII, which holds lone surrogates; ``str`` covers dates and bytes."""
+        record = {"file": as_written(self.path), "row": self.number, "reason": self.reason}
+        return json.dumps(record | {"content": self.content, "remedy": self.remedy}, default=str)
+
 
 class BadRowLog(ExitStack):
     """Count bad rows and, with a target, write them as JSON lines to a side file.
@@ -97,10 +102,7 @@ class BadRowLog(ExitStack):
         if self._stream is None:
             temporary = self.enter_context(atomic_file(self.target))
             self._stream = self.enter_context(temporary.open("w", encoding="utf-8"))
-        record = {"file": as_written(row.path), "row": row.number, "reason": row.reason}
-        record |= {"content": row.content, "remedy": row.remedy}
-        # ASCII output can hold everything, lone surrogates included; ``str`` covers dates, bytes and the like.
-        self._stream.write(json.dumps(record, default=str) + "\n")
+        self._stream.write(row.to_json() + "\n")
 
     def warn(self) -> None:
         """Log how many rows were skipped and what was wrong with the first."""
