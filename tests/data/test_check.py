@@ -214,7 +214,7 @@ def test_bad_rows_stop_or_are_skipped(folder: Path, tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING, logger="hgclr"):
         found = describe(DataFolder(copy, skip_bad_rows=True))
     assert found.splits["dev"].documents == 20
-    assert "skipped 1 bad row" in caplog.text
+    assert "bad rows skipped: 1" in caplog.text
     (copy / "dev.jsonl").write_text("{oops\n")
     with pytest.raises(InputError):
         describe(DataFolder(copy, skip_bad_rows=True))

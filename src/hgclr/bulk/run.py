@@ -214,7 +214,7 @@ def in_processes(work: Work, workers: int) -> Iterator[Engine]:
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     try:
-        yield partial(pool.submit, work), CHUNKS_AHEAD * workers
+        yield lambda texts: pool.submit(work, texts), CHUNKS_AHEAD * workers
     except BrokenProcessPool as error:
         remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
         raise HGCLRError(f"a worker process was killed; {remedy}") from error
