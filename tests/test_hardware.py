@@ -45,18 +45,6 @@ def test_precision(monkeypatch: pytest.MonkeyPatch, kind: str, native: bool, exp
             assert choose_precision(requested) == chosen
 
 
-def test_machine_reads_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = [(0, 0), (0, 1), (0, 0), (0, 1), (1, 0)]  # two sockets, three cores, five threads
-    values = {"model name": ["Fine CPU : v2"] * 5, "physical id": [each[0] for each in threads]}
-    values["core id"] = [each[1] for each in threads]
-    monkeypatch.setattr(hardware, "_cpuinfo_values", values.__getitem__)
-    found = machine()
-    assert (found["processor"], found["cores"]) == ("Fine CPU : v2", 3)
-    monkeypatch.setattr(hardware, "_cpuinfo_values", lambda _: [])
-    assert machine()["processor"]
-    assert machine()["cores"] is None
-
-
 def test_machine_is_plain_json_with_versions_of_missing_packages_as_null(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

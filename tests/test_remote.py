@@ -76,13 +76,6 @@ def test_a_new_version_gets_a_new_copy(memory: MemoryFileSystem) -> None:
     assert not first.exists()
 
 
-def test_a_file_and_some_files(memory: MemoryFileSystem) -> None:
-    file = local(f"{URL}/train.jsonl")
-    assert (file.name, file.read_bytes()) == ("train.jsonl", b"one")
-    assert content(local(URL, ["*.jsonl"])).keys() == {"train.jsonl", "sub/dev.jsonl"}
-    assert local("my-data") == Path("my-data")
-
-
 def test_what_changes_while_it_is_fetched_is_not_kept(
     memory: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,15 +195,6 @@ def test_secrets_are_refused_and_not_shown(url: str, shown: str) -> None:
 def test_paths_are_no_urls(place: str) -> None:
     assert url_of(place) is None
     assert as_written(place) == place
-
-
-@pytest.mark.parametrize(
-    "url",
-    ["s3://b/x", "hf://datasets/owner/name@main/sub", "sftp://me@host:22/x", "abfs://c@account.net/x", "file:///tmp/x"],
-)
-def test_urls_survive_pathlib(url: str) -> None:
-    assert url_of(url) == url_of(Path(url)) == as_written(Path(url)) == url
-    assert url_of(Path(url) / "more") == f"{url}/more"
 
 
 def test_only_bulk_prediction_writes_to_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

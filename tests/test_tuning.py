@@ -150,12 +150,6 @@ def test_a_second_process_takes_other_trials(run: RunConfig, stub: Stub) -> None
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 3
 
 
-@pytest.mark.parametrize(("metric", "factor"), [("macro_f1", 1.0), ("micro_f1", 0.5)])
-def test_a_value_is_the_mean_over_the_seeds(run: RunConfig, stub: Stub, metric: Any, factor: float) -> None:
-    study = tune(run, choices([0.1], [0.001]), seeds=[1, 2, 6], metric=metric)
-    assert study.best_value == pytest.approx(factor * (0.5 - 0.001 + 0.03))
-
-
 def test_bad_trials_are_pruned(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first five get better and better, the sixth is worse than their median at every epoch."""
     scores = iter([0.5, 0.6, 0.7, 0.8, 0.9, 0.1])

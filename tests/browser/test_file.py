@@ -90,34 +90,6 @@ def test_a_table_comes_back_labelled(
     assert (max(sizes), sum(sizes)) == (8, 28)  # as many at a time as the service takes
 
 
-def test_json_lines_keep_what_they_hold(files: Page, tmp_path: Path, classifier) -> None:
-    rows = [
-        {"n": 1, "body": "a prism", "tags": ["a", {"b": None}]},
-        {"n": 2, "body": 7},
-        {"body": "salt", "prediction": 0},
-    ]
-    choose(files, "mine.jsonl", "\n".join(map(json.dumps, rows)))
-    expect(files.get_by_label("Column with the text")).to_have_value("body")  # the one with the longest cells
-    label(files)
-    found = [json.loads(line) for line in download(files, tmp_path).read_text(encoding="utf-8").splitlines()]
-    assert [{name: row[name] for name in given} for row, given in zip(found, rows, strict=True)] == rows
-    # One column has the name already.
-    assert found[0]["prediction_2"] == classifier.predict("a prism").to_json()
-    assert found[1]["error"]
-
-
-def test_plain_lines_become_a_table_with_the_settings_of_the_page(files: Page, tmp_path: Path) -> None:
-    files.get_by_label("Threshold").fill("0.8")
-    files.get_by_label("Abstain below").fill("0.96")
-    choose(files, "mine.txt", "lens, and\r\n\r\njudge\n")
-    label(files)
-    path = download(files, tmp_path)
-    assert path.name == "mine-labelled.csv"
-    found = read(path)
-    assert [row["text"] for row in found] == ["lens, and", "", "judge"]
-    assert (found[0]["labels"], found[0]["abstained"]) == ("", "science;physics")
-
-
 def test_a_bad_file_is_refused_with_its_place(files: Page) -> None:
     for name, content, part in (
         ("a.csv", b"text\n\xff\xfa\n", "not UTF-8"),

@@ -136,18 +136,6 @@ def test_siblings_come_on_demand_and_labels_are_found_by_a_part_of_their_name(pa
 
 
 @pytest.mark.slow
-def test_a_text_that_is_too_long_is_noted(page: Page) -> None:
-    type_text(page, "x " * 100)  # the toy model reads 64 tokens
-    expect(page.locator("#text-note")).to_contain_text("only the first 64 tokens count")
-    type_text(page, "😀" * 399)  # two places of a string each in the browser, one for the service
-    expect(page.locator("#text-note")).to_have_text("399 of at most 400 characters.")
-    expect(page.get_by_role("alert")).to_be_hidden()
-    type_text(page, "x" * 401)
-    expect(page.get_by_role("alert")).to_contain_text("401")
-    expect(page.get_by_role("button", name="Try again")).to_be_hidden()  # it would be refused again
-
-
-@pytest.mark.slow
 def test_the_words_that_carry_a_label_are_marked_in_the_text(page: Page) -> None:
     type_text(page, TEXT)
     page.get_by_role("treeitem", name="optics").click()

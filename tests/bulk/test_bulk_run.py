@@ -229,14 +229,6 @@ def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_workers(cpu, large) == 3
 
 
-def test_progress(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "ROWS", 6)
-    names = [write_lines(tmp_path / name, 0, 10) for name in ("a.jsonl", "b.jsonl")]
-    seen: list[tuple[str, int]] = []
-    predict_files(model, names, tmp_path / "out", progress=lambda file, rows: seen.append((file.name, rows)))
-    assert seen == [("a.jsonl", 6), ("a.jsonl", 10), ("b.jsonl", 16), ("b.jsonl", 20)]
-
-
 @pytest.mark.slow
 def test_a_torch_model(make_encoder, taxonomy, tmp_path: Path) -> None:
     from support.toy import TEXTS, make_model

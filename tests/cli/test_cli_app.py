@@ -5,18 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
-from hgclr.cli.app import EXTENSIONS, app
+from hgclr.cli.app import app
 from support.bulk_cases import path_to, write_model
 
 ROWS = [
@@ -28,26 +24,6 @@ ROWS = [
 
 def run(*arguments: object, text: str | None = None):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=text)
-
-
-def core_commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and group that is not an extension's."""
-    groups = getattr(command, "commands", {})
-    if groups or command.callback.__module__.startswith("hgclr.cli."):
-        yield words
-    for name, below in groups.items():
-        if below.rich_help_panel != EXTENSIONS:
-            yield from core_commands(below, (*words, name))
-
-
-@pytest.mark.parametrize("words", list(core_commands(get_command(app))), ids=" ".join)
-def test_help_fits_80_columns_and_shows_no_markup(words: tuple[str, ...]) -> None:
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, "--help"])
-    assert result.exit_code == 0
-    assert "Usage:" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-    assert not re.search(r"\*\*|``|--[\w-]*…", result.stdout)
-    assert "<bool>" not in result.stdout or not words  # typer's own options for shells have a type
 
 
 @pytest.mark.slow
@@ -68,12 +44,6 @@ def test_help_is_instant_and_loads_nothing_heavy(in_time) -> None:
             break
     else:
         pytest.fail(f"help takes {seconds:.2f} s")
-
-
-def test_the_version_is_the_packages() -> None:
-    from importlib.metadata import version
-
-    assert run("--version").stdout == f"hgclr {version('hgclr')}\n"
 
 
 MISTAKES = [

@@ -66,20 +66,6 @@ def test_check_prints_a_table_and_warnings(folder: Path, tmp_path: Path) -> None
     assert json.loads((tmp_path / "out" / "check.json").read_text())["conflicting_texts"] == 1
 
 
-def test_check_lists_the_first_ten_bad_rows(folder: Path, tmp_path: Path) -> None:
-    (folder / "train.jsonl").write_text('{"text": "x", "labels": ["A"]}\n' + "{broken\n" * 12)
-    side = tmp_path / "bad.jsonl"
-    result = run("check", folder, "--bad-rows", side)
-    assert result.exit_code == 2
-    lines = result.stderr.splitlines()
-    assert [line.split(": ")[0] for line in lines[:10]] == [f"{folder / 'train.jsonl'}:{row}" for row in range(2, 12)]
-    assert str(side) in lines[10]
-    assert len(side.read_text().splitlines()) == 12
-    assert run("check", folder, "--skip-bad-rows").exit_code == 0
-    (folder / "test.jsonl").write_text("[]\n")
-    assert run("check", folder, "--skip-bad-rows").exit_code == 2, "an empty split"
-
-
 @pytest.mark.parametrize("command", ["check", "stats"])
 def test_reading_options(tmp_path: Path, command: str) -> None:
     (tmp_path / "train.csv").write_text("body,tags\nx,A/A1|B\ny,A1\n")
@@ -124,16 +110,6 @@ def test_looking_at_data_imports_no_training_stack(folder: Path, command: str) -
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_stats_begin_with_the_papers_row(folder: Path) -> None:
-    result = run("stats", folder)
-    assert result.exit_code == 0, result.output
-    head, _, row = (text.split() for text in result.stdout.splitlines()[:3])
-    assert head == ["|Y|", "Depth", "Avg(|y|)", "Train", "Dev", "Test"]
-    assert row == ["data", "3", "2", "1.50", "3", "—", "1"]  # (2 + 2 + 1 + 1) labels in 4 documents
-    assert line(result.stdout, "train") == ["train", "1.67", "1.33", "3", "2.0", "2", "3", "3"]
-    assert line(result.stdout, "2") == ["2", "1", "1", "1", "1", "1", "1", "1"]
-
-
 def test_import_reports_columns_rows_and_splits(table: Path, tmp_path: Path) -> None:
     pytest.importorskip("iterstrat")
     out, report = tmp_path / "my-data", tmp_path / "report.json"
@@ -172,18 +148,6 @@ def test_mistakes_of_an_import_are_one_line(table: Path, tmp_path: Path, options
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_new_tables_have_their_text_where_the_old_ones_had_it(table: Path, tmp_path: Path, make_encoder) -> None:
-    from hgclr.bulk.run import text_columns_of
-    from hgclr.training.run import new_model
-    from hgclr.training.settings import RunConfig
-
-    out, model = tmp_path / "my-data", tmp_path / "model"
-    assert run("import", table, "--output", out, "--no-stratify").exit_code == 0
-    made, _, _ = new_model(RunConfig.read(out, [f"model.encoder={make_encoder('bert')}"]))
-    made.config.save_pretrained(model)
-    assert text_columns_of(model, None) == ["text", "Brief"]
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ from hgclr import encoders
 from hgclr.cli import machine as doctor
 from hgclr.cli.app import app
 from hgclr.cli.machine import HealthCheck
-from hgclr.encoders import DEFAULT_ENCODER, ENCODERS, PackagedEncoder
+from hgclr.encoders import DEFAULT_ENCODER, PackagedEncoder
 from support.tiny_encoder import put_into_cache
 
 
@@ -40,20 +39,6 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for everything that leaves the process."""
     for name in ("_hub", "_index", "_devices"):
         monkeypatch.setattr(doctor, name, lambda name=name: HealthCheck(name, "ok", "answers"))
-
-
-@pytest.fixture
-def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let a shell script stand for the Python that runs pip or torch."""
-    if os.name != "posix":
-        pytest.skip("the stand-in for Python is a shell script")
-
-    def install(script: str) -> None:
-        (tmp_path / "python").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "python").chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-
-    return install
 
 
 @pytest.mark.usefixtures("healthy")
@@ -122,15 +107,6 @@ def test_packages(
     assert found.remedy.endswith(remedy)
 
 
-def test_devices(python: Callable[[str], None]) -> None:
-    python("""echo '{"names": ["GPU A", "GPU B"], "threads": 3}'""")
-    assert (doctor._devices().state, "GPU A, GPU B" in doctor._devices().detail) == ("ok", True)
-    python("echo 'ImportError: libtorch.so' >&2; exit 1")
-    assert (doctor._devices().state, "libtorch.so" in doctor._devices().detail) == ("problem", True)
-    python("kill -SEGV $$")
-    assert doctor._devices().state == "problem"
-
-
 class Hub(BaseHTTPRequestHandler):
     status = 200
 
@@ -165,25 +141,6 @@ def test_the_hub(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (doctor._hub().state, address in doctor._hub().detail) == ("warning", True)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert (doctor._hub().state, "HF_HUB_OFFLINE" in doctor._hub().detail) == ("warning", True)
-
-
-def test_the_index(python: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python(f'echo "$@" > {tmp_path}/arguments')
-    package = ENCODERS[DEFAULT_ENCODER].requirements[0].split("==")[0]
-    assert doctor._index().state == "ok"
-    assert f"-m pip index versions {package}" in (tmp_path / "arguments").read_text()
-    python("echo 'WARNING: Retrying after connection broken by ...' >&2; echo 'ERROR: No match' >&2; exit 1")
-    assert doctor._index().state == "warning"
-    monkeypatch.setattr(doctor, "INDEX_SECONDS", 0.2)
-    python("exec sleep 60")
-    assert doctor._index().state == "warning"
-
-
-def test_encoders_in_the_cache(cache: Path) -> None:
-    missing = doctor._encoders(index_answers=False)
-    assert (missing.state, f"hgclr encoders get {DEFAULT_ENCODER}" in missing.remedy) == ("warning", True)
-    put_into_cache(cache, DEFAULT_ENCODER)
-    assert doctor._encoders(index_answers=False).state == "ok"
 
 
 def test_list_shows_size_licence_and_the_cached_ones(cache: Path) -> None:

@@ -96,13 +96,6 @@ def test_format_overrides_the_ending(model: str, tmp_path: Path) -> None:
     run(model, "atom", "--format", "parquet", code=2)  # to standard output
 
 
-def test_leaf_paths(model: str, tmp_path: Path) -> None:
-    run(model, "atom statute", "law", "--output", tmp_path / "out.csv", "--leaf-paths")
-    rows = read_table(tmp_path / "out.csv")
-    assert list(rows[0]) == ["text", "labels", "paths", "probabilities"]
-    assert [row["paths"] for row in rows] == ["law;science > physics", ""]
-
-
 def test_bad_rows_stop_it_or_say_why(model: str, tmp_path: Path) -> None:
     source = tmp_path / "texts.jsonl"
     source.write_text('{"body": "atom"}\n{"body": 3}\n{"body": ""}\n', encoding="utf-8")

@@ -49,16 +49,6 @@ def start(monkeypatch: pytest.MonkeyPatch):
     return command
 
 
-def test_the_defaults_are_those_of_the_settings(start) -> None:
-    given, result = start("--port", "0")
-    assert given["settings"] == LOCAL
-    assert given["address"][0] == "127.0.0.1"
-    assert given["name"] == "some/model"  # a hub name, as it is
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert f"http://127.0.0.1:{given['address'][1]}/docs" in result.stderr
-    assert start("--port", "0", "--host", "0.0.0.0")[0]["settings"].hosts is None
-
-
 def test_options_come_before_the_environment(start, tmp_path: Path) -> None:
     (tmp_path / "first" / "model").mkdir(parents=True)
     given, result = start(

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from hgclr.cli import taxonomy as command
-from hgclr.cli.taxonomy import ROWS
-from hgclr.cli.taxonomy import FileFormat as OfferedFormat
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.formats import FileFormat
 
 app = typer.Typer()
 app.add_typer(command.app, name="taxonomy")
@@ -88,29 +84,6 @@ def test_show_draws_the_tree_with_ids(tree: Path, tmp_path: Path) -> None:
     assert output("show", file).splitlines() == ["paths.txt", "  A", "    B"]
 
 
-def test_show_of_some_levels_or_a_branch_counts_what_is_hidden(tree: Path) -> None:
-    assert output("show", tree, "--depth", 1).splitlines()[:-1] == ["labels.csv", "  Science  s  +3", "  Law  l"]
-    for label in ("s", "Science"):
-        lines = output("show", tree, "--under", label, "--depth", 1).splitlines()
-        assert lines[:-1] == ["Science  s", "  Physics  p  +1", "  Biology  b"]
-        assert lines[-1].startswith("1 of 3 labels are not shown")
-    assert output("show", tree, "--under", "Science > Physics > Optics").splitlines() == ["Optics  o"]
-    assert isinstance(run("show", tree, "--under", "Phisics").exception, InputError)
-
-
-def test_show_draws_the_levels_that_fit(tmp_path: Path) -> None:
-    file = tmp_path / "wide.txt"
-    file.write_text("".join(f"{top} > {below}\n" for top in range(20) for below in range(15)))
-    lines = output("show", file).splitlines()
-    assert len(lines) == 1 + 20 + 1
-    assert lines[1] == "  0  +15"
-    assert lines[-1].startswith("300 of 320 labels are not shown")
-    assert len(output("show", file, "--depth", 2).splitlines()) == 1 + 320
-    file.write_text("Root" + "".join(f"\t{top}" for top in range(1000)))
-    lines = output("show", file).splitlines()
-    assert len(lines) == 1 + ROWS + 1
-
-
 def test_show_and_check_a_tree_of_a_thousand_levels(tmp_path: Path) -> None:
     file = tmp_path / "deep.tsv"
     file.write_text("Root\tn0\n" + "".join(f"n{level}\tn{level + 1}\n" for level in range(999)))
@@ -152,10 +125,6 @@ def test_convert_joins_descriptions(tree: Path, tmp_path: Path) -> None:
     assert not none.exists()
 
 
-def test_formats_are_the_librarys() -> None:
-    assert get_args(OfferedFormat) == get_args(FileFormat)
-
-
 def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> None:
     text = output("diff", tree, newer, "--json", tmp_path / "diff.json")
     assert text.splitlines() == [
@@ -176,16 +145,6 @@ def test_diff_lists_changes_by_kind(tree: Path, newer: Path, tmp_path: Path) -> 
     assert [label["id"] for label in written["added"]] == ["l2", "w"]
 
 
-def test_diff_of_merged_and_split_labels(tree: Path, newer: Path, tmp_path: Path) -> None:
-    changes = tmp_path / "changes.json"
-    changes.write_text('{"b": "o", "l": ["l2", "w"]}')
-    lines = output("diff", tree, newer, "--changes", changes).splitlines()
-    merged = "  Science > Physics > Optics  o + Science > Biology  b → Science > Optics  o"
-    assert lines[lines.index("merged    1") + 1] == merged
-    split = "  Law  l → Law and order  l2 + Science > Natural physics > Waves  w"
-    assert lines[lines.index("split     1") + 1] == split
-
-
 def test_diff_reads_data_folders_and_models(tree: Path, tmp_path: Path) -> None:
     data, model = tmp_path / "data", tmp_path / "model"
     data.mkdir()
@@ -204,22 +163,6 @@ def test_diff_reads_data_folders_and_models(tree: Path, tmp_path: Path) -> None:
     turned = tmp_path / "turned.csv"
     turned.write_text("child,parent,name\nl,,Law\ns,,Science\np,s,Physics\no,p,Optics\nb,s,Biology\n")
     assert "kept      5, in another order" in output("diff", model, turned)
-
-
-def test_a_renamed_top_label_is_one_row(tmp_path: Path) -> None:
-    """Ids are paths, as where the tree is drawn from them: every label below has another id, too."""
-    below = [f"Area {area} > Topic {area}.{topic}" for area in range(9) for topic in range(7)]
-    old, new, changes = (tmp_path / name for name in ("old.txt", "new.txt", "changes.tsv"))
-    old.write_text("".join(f"Mental Processes > {path}\n" for path in below))
-    new.write_text("".join(f"Cognition > {path}\n" for path in [*below, "Area 9 > Fresh"]))
-    changes.write_text("old\tnew\nMental Processes\tCognition\n")
-    assert output("diff", old, new, "--changes", changes).splitlines()[1:] == [
-        "kept      0",
-        "added     2",
-        "  Cognition > Area 9 (+1 below)",
-        "renamed   73",
-        "  Mental Processes → Cognition (+72 below)",
-    ]
 
 
 def test_diff_refuses_what_is_no_tree(tree: Path, tmp_path: Path) -> None:

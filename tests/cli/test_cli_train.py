@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import hgclr.training
 from hgclr.cli.app import app
 from hgclr.config import method_fields
-from hgclr.data.folder import DataFolder
 from hgclr.errors import InputError
 from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, TrainingSettings
 from support.short_runs import make_run
@@ -46,18 +45,6 @@ def test_a_run_is_trained_once(config: Path, toy_data: Path) -> None:
     other = run("train", config, "--resume", "--set", "training.seed=5")
     assert other.exit_code == 2
     assert "training.seed" in other.stderr
-
-
-def test_the_share_of_texts_that_are_cut(make_encoder, toy_data: Path, tmp_path: Path) -> None:
-    """Against a second way to count: every word of these texts is one token, and there are two special ones."""
-    settings = make_run(make_encoder("bert"), toy_data, tmp_path / "run", model__max_length=10, training__effort="head")
-    settings.data.limit = None
-    plans = []
-    hgclr.training.train(settings, on_start=plans.append)
-    lengths = [len(document.text.split()) + 2 for document in DataFolder(toy_data).documents("train")]
-    assert plans[0].cut == sum(length >= 10 for length in lengths) / len(lengths)
-    assert 0 < plans[0].cut < 1
-    assert (plans[0].effort, plans[0].recipe, plans[0].max_length) == ("head", None, 10)
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"]])
@@ -105,12 +92,6 @@ def test_every_setting_has_a_meaning(tmp_path: Path) -> None:
         assert name in result.stdout
     short = run("settings").stdout
     assert sum(f"{name}  " in short for name in listed) == len(COMMON)
-
-
-def test_words_choose_settings() -> None:
-    assert run("settings", "training.epochs").stdout.split()[0] == "training.epochs"
-    result = run("settings", "epohs")
-    assert (result.exit_code, "'epochs'" in result.stderr) == (2, True)
 
 
 # tune

@@ -173,12 +173,6 @@ def test_words(statistics: Statistics, rows) -> None:
         assert values["max"] == max(lengths)
 
 
-def test_every_label_is_counted_in_every_split(statistics: Statistics, rows) -> None:
-    counts = {split: Counter(one for _, labels in documents for one in labels) for split, documents in rows.items()}
-    for label in statistics.to_json()["labels"]:
-        assert {split: label[split] for split in rows} == {split: counts[split][label["id"]] for split in rows}
-
-
 def test_unused_branches(statistics: Statistics, rows, graph: nx.DiGraph, tree: Taxonomy) -> None:
     used = set().union(*(labels for documents in rows.values() for _, labels in documents))
     expected = {}
@@ -218,12 +212,6 @@ def test_bad_rows_stop_or_are_skipped(folder: Path, tmp_path: Path, caplog: pyte
     (copy / "dev.jsonl").write_text("{oops\n")
     with pytest.raises(InputError):
         describe(DataFolder(copy, skip_bad_rows=True))
-
-
-def test_progress_counts_every_row(folder: Path) -> None:
-    seen: list[int] = []
-    describe(DataFolder(folder), progress=seen.append)
-    assert sum(seen) == sum(SPLITS.values())
 
 
 def row(text: str, *labels: str) -> str:

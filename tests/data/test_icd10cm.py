@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from hgclr.data import DataFolder
-from hgclr.data.check import check
 from hgclr.data.icd10cm import build_icd10cm
-from hgclr.errors import InputError, MissingExtraError
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
 pytestmark = pytest.mark.slow
@@ -148,25 +147,6 @@ def test_chapters_and_blocks(built: Path) -> None:
     assert tree.path_name(flu) == "Diseases of the respiratory system > Influenza and pneumonia"
     assert tree.ids[tree.parents[flu]] == "J00-J99"
     assert not [name for name in tree.names if re.search(r"\([A-Z]\d\w", name)]
-
-
-@pytest.mark.parametrize("levels", LEVELS)
-def test_the_report_is_clean(by_levels: dict[int, Path], levels: int) -> None:
-    is_clean(by_levels[levels], levels)
-
-
-def test_the_report_of_the_whole_book_is_clean(built: Path) -> None:
-    is_clean(built, 2)
-
-
-def is_clean(folder: Path, levels: int) -> None:
-    data = DataFolder(folder)
-    assert data.taxonomy.depth == levels
-    report = check(data)
-    assert report.bad_rows == 0
-    assert report.shared_texts == {}
-    assert [split.repeated_texts for split in report.splits.values()] == [0, 0, 0]
-    assert report.unused_labels == []
 
 
 def test_texts_and_their_blocks(
@@ -315,22 +295,12 @@ def test_all_levels_by_the_ancestors_of_every_code(
     assert not [row for name in ("dev", "test") for row in deep[name] if row["text"].casefold() in descriptions]
 
 
-def test_the_texts_are_the_same_at_every_level(by_levels: dict[int, Path]) -> None:
-    texts = [{row["text"] for split in rows(folder).values() for row in split} for folder in by_levels.values()]
-    assert all(other == texts[0] for other in texts)
-
-
 @pytest.mark.usefixtures("part_only")
 @pytest.mark.parametrize("levels", [-1, 0, DEEPEST + 1])
 def test_levels_that_the_book_does_not_have(tmp_path: Path, levels: int) -> None:
     with pytest.raises(InputError, match=f"{levels} levels of a book that has 7; ask for 1 to 7"):
         build_icd10cm(tmp_path / "data", levels=levels)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("built")
-def test_progress_goes_over_the_chapters(progress: list[tuple[int, int | None]]) -> None:
-    assert progress == [(done, 22) for done in range(1, 23)]
 
 
 @pytest.mark.usefixtures("part_only")
@@ -356,9 +326,3 @@ def test_other_peoples_files_are_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this is a file"):
         build_icd10cm(tmp_path / "thesis.tex")
     assert (tmp_path / "thesis.tex").read_text() == "precious"
-
-
-def test_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'hgclr\[icd10cm\]'"):
-        build_icd10cm(tmp_path / "data")

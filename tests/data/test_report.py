@@ -70,23 +70,6 @@ def test_page_shows_findings_and_unused_branches(checked: Statistics) -> None:
     assert "dev: &lt;b&gt;&amp;" in html  # the other side of the conflict
 
 
-def test_page_of_statistics_alone(folder: Path) -> None:
-    html = report_page("x", describe(DataFolder(folder, skip_bad_rows=True)), UNDRAWN, checked=False)
-    assert "Findings" not in html
-    assert "Branches without" not in html
-    assert html.count("<figure>") == 3
-
-
-def test_good_and_empty_data(tmp_path: Path) -> None:
-    (tmp_path / "taxonomy.tsv").write_text("Root\tA\tB\n")
-    rows = [json.dumps({"text": f"a text of words, {label}", "labels": [label]}) + "\n" for label in "AB"]
-    (tmp_path / "train.jsonl").write_text("".join(rows))
-    assert 'class="notice good"' in report_page("x", check(DataFolder(tmp_path)), UNDRAWN, checked=True)
-    (tmp_path / "train.jsonl").write_text("[]\n")
-    write_report(tmp_path / "report", "x", check(DataFolder(tmp_path)), checked=True)
-    assert "train.jsonl has no good row" in (tmp_path / "report" / "report.html").read_text()
-
-
 @pytest.mark.slow
 def test_deep_trees_can_be_drawn_and_the_bytes_are_the_same(tmp_path: Path) -> None:
     labels = [f"n{number}" for number in range(40)]

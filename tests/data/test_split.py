@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -92,14 +91,6 @@ def test_the_seed_decides_and_equal_texts_stay_together(stratify: bool) -> None:
         assert len(set(dealt[survey.texts == text].tolist())) == 1
 
 
-def test_random_shares_are_exact() -> None:
-    survey = TextSurvey()
-    for text in range(1000):
-        survey.add(text, [0])
-    dealt = deal(survey, np.array([0.7, 0.1, 0.2]), seed=0, stratify=False, path=HERE)
-    assert np.bincount(dealt).tolist() == [700, 100, 200]
-
-
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     sets=st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=30),
@@ -140,10 +131,3 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError):
         deal(survey_of(20), SHARES, seed=0, stratify=True, path=HERE)
-
-
-def test_long_work_is_announced(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hgclr.data.split.SECONDS_PER_CELL", 10.0)
-    with caplog.at_level(logging.WARNING):
-        deal_evenly(10, 1, (np.arange(10), np.zeros(10, dtype=np.int64)), SHARES, seed=0)
-    assert "2 minutes" in caplog.text

@@ -116,14 +116,6 @@ def test_what_stands_between_names_is_found(tmp_path: Path, sign: str) -> None:
     assert documents(tmp_path / "out") == expected()
 
 
-@pytest.mark.parametrize("between", [";", ", ", "\n"])
-def test_several_paths_in_a_cell(tmp_path: Path, between: str) -> None:
-    rows = [[text, between.join([" > ".join(names), "Other > Urgent"])] for text, names in ROWS if len(names) > 1]
-    brought_in(write_csv(tmp_path / "letters.csv", [["text", "desks"], *rows]), tmp_path)
-    found = documents(tmp_path / "out")
-    assert found == {text: expected()[text] | {"Other", "Other > Urgent"} for text, _ in rows}
-
-
 def test_names_with_a_tree(tmp_path: Path) -> None:
     (tmp_path / "tree.txt").write_text("Home > Garden\nHome > Kitchen > Oven\nTravel > Train\n", encoding="utf-8")
     rows = [[text, names[-1]] for text, names in ROWS]
@@ -132,15 +124,6 @@ def test_names_with_a_tree(tmp_path: Path) -> None:
     assert documents(tmp_path / "out") == expected()
     assert result.taxonomy == Taxonomy.read(tmp_path / "tree.txt")
     assert [line.partition(": ")[0] for line in result.left_out] == [f"{path}:{len(rows) + 2}"]
-
-
-def test_names_that_hold_the_usual_separator(tmp_path: Path) -> None:
-    rows = [[text, "/".join(["a > b", *names])] for text, names in ROWS]
-    result = brought_in(
-        write_csv(tmp_path / "letters.csv", [["text", "desk"], *rows]), tmp_path, layout=Layout(path_separator="/")
-    )
-    assert result.taxonomy.names[int(result.taxonomy.levels[0][0])] == "a > b"
-    assert sum(1 for _ in DataFolder(tmp_path / "out").documents("train")) > 30
 
 
 TWINS = [
@@ -277,12 +260,6 @@ def test_benchmark_set(shared_data: Path, tmp_path: Path) -> None:
     assert all(without == 0 and deviation < 0.001 for without, deviation in result.spread.values())
 
 
-def test_only_the_top_most_spellings_are_named() -> None:
-    paths = {("Law", "Courts"): 5, ("law ", "Courts"): 2, ("law ", "Tax"): 1, ("Law", "courts", "High"): 1}
-    found = [{path for path, _ in twins.paths} for twins in near_twins(paths)]
-    assert found == [{("Law",), ("law ",)}, {("Law", "Courts"), ("law ", "Courts"), ("Law", "courts")}]
-
-
 def test_merged_paths_have_the_most_frequent_spelling_of_each_name() -> None:
     paths = {("Law", "Courts"): 5, ("law", "COURTS"): 2, ("law", "Tax"): 1, ("LAW", "courts", "High"): 1, ("Sport",): 1}
     merged = merge_twins(paths)
@@ -294,7 +271,3 @@ def test_merged_paths_have_the_most_frequent_spelling_of_each_name() -> None:
         ("Sport",): ("Sport",),
     }
     assert near_twins(dict.fromkeys(merged.values(), 1)) == []
-
-
-def test_other_differences_are_none() -> None:
-    assert near_twins({("Law", "Tax"): 1, ("Law", "Taxi"): 1, ("Tax", "Law"): 1, ("Law-Tax",): 1}) == []

@@ -13,7 +13,7 @@ import pytest
 from hgclr.data import DataFolder, Document, tokens
 from hgclr.data.folder import DocumentSet
 from hgclr.data.tokens import tokenize_split
-from hgclr.errors import InputError, MissingExtraError
+from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
 TEXTS = [
@@ -67,14 +67,6 @@ def test_tokens_are_those_of_the_tokenizer(folder: Path, tokenizer: Any, tmp_pat
         "labels": "list<item: int32>",
         "length": "int32",
     }
-
-
-def test_truncation_side_of_the_tokenizer(folder: Path, make_encoder: Any, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(make_encoder("bert"), truncation_side="left")
-    dataset = tokenize_split(DataFolder(folder), "train", tokenizer, max_length=4, cache=tmp_path)
-    assert tokenizer.convert_ids_to_tokens(dataset[0]["input_ids"]) == ["[CLS]", "a", "court", "[SEP]"]
 
 
 def test_a_second_call_reads_no_document(folder: Path, tokenizer: Any, tmp_path: Path, forbid_reading: Any) -> None:
@@ -218,17 +210,6 @@ def test_what_leaves_nothing_is_refused(folder: Path, tokenizer: Any, tmp_path: 
         tokenize_split(data, "dev", tokenizer, max_length=8, cache=tmp_path)
     with pytest.raises(InputError):
         tokenize_split(data, "train", object(), max_length=8, cache=tmp_path)  # type: ignore[arg-type]
-
-
-def test_the_default_cache_and_the_missing_extra(
-    folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HGCLR_CACHE", str(tmp_path / "own"))
-    tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8)
-    assert len(list((tmp_path / "own" / "tokens").iterdir())) == 1
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError):
-        tokenize_split(DataFolder(folder), "train", tokenizer, max_length=8)
 
 
 MEASURE = """

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -165,18 +162,3 @@ def test_unfit_choices_are_refused(taxonomy: Taxonomy, choices: dict) -> None:
         Decoder(taxonomy, **choices)
     with pytest.raises(ValueError, match="got"):
         Decoder(taxonomy)(np.zeros((2, 3), dtype=np.float32))
-
-
-def test_the_example_of_the_docs() -> None:
-    """Tree, probabilities and label sets are read from the page."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "decisions.md").read_text(encoding="utf-8")
-    tree = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
-    shown = dict(re.findall(r"^    [ └─]*(\w+) (0\.\d\d)$", page, re.MULTILINE))
-    assert list(shown) == list(tree.ids)
-    probabilities = np.array([[float(value) for value in shown.values()]], dtype=np.float32)
-    rows = re.findall(r"^\| `([a-z][a-z-]+)`(?:, `--paths (\d)`)? \| ([a-z, ]+) \|", page, re.MULTILINE)
-    assert {rule for rule, _, _ in rows} == set(RULES)
-    for rule, paths, labels in rows:
-        (chosen,) = Decoder(tree, rule, 0.5, paths=int(paths or 1))(probabilities)
-        assert [tree.ids[label] for label in np.flatnonzero(chosen)] == labels.split(", ")
-    assert Decoder(tree, "closure").shown(probabilities)[0, 0] == np.float32(0.8)

@@ -183,21 +183,6 @@ def test_few_documents_move_a_threshold_little(shrinkage: float) -> None:
         assert threshold == pytest.approx(1 / (1 + math.exp(-mixed)), rel=1e-5)
 
 
-@pytest.mark.parametrize("shrinkage", [0.0, 3.0, 10.0])
-def test_few_documents_keep_a_level_near_one_half(shrinkage: float) -> None:
-    """Twenty documents have the top label and two of them the one below; 1/4 and 1/8 tell all of them right."""
-    taxonomy = Taxonomy(["a", "b"], [-1, 0])
-    gold = np.array([[row < 20, row < 2] for row in range(40)])
-    probabilities = np.where(gold, [0.2578125, 0.1328125], [0.25, 0.125]).astype(np.float32)
-    tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage)
-    found = tuned(tuner, "level", probabilities, gold)
-    for threshold, own, number in zip(found, (0.25, 0.125), (20, 2), strict=True):
-        odds = number * math.log(own / (1 - own)) / (number + shrinkage)
-        assert threshold == pytest.approx(1 / (1 + math.exp(-odds)), rel=1e-5)
-    one = tuned(ThresholdTuner(flat(1), "threshold", "both", shrinkage), "global", probabilities[:, :1], gold[:, :1])
-    assert one == pytest.approx(found[0])
-
-
 def test_a_label_without_documents_takes_its_levels_threshold() -> None:
     taxonomy = Taxonomy(["a", "a1", "a2", "b"], [-1, 0, 0, -1])
     random = np.random.default_rng(0)

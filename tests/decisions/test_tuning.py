@@ -256,26 +256,6 @@ def test_paths_end_where_they_do_in_dev(leaves: bool) -> None:
     assert names(found) == [("best-path", "none"), ("best-path", "global"), ("best-path", "level")]
 
 
-def test_labels_without_documents_are_counted_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
-    said = outputs(TREE)
-    said.gold[:, [0, 3]] = False
-    with caplog.at_level(logging.WARNING, logger="hgclr"):
-        found = calibrate(said, Decisions(TREE), rule="drop-orphans", scope="label")
-    assert len(caplog.messages) == 1
-    tuner = ThresholdTuner(TREE, "drop-orphans")
-    per_level = tuned(tuner, "level", found.decisions.calibration(said.logits), said.gold)
-    np.testing.assert_array_equal(found.decisions.decoder.thresholds[[0, 3]], per_level[[0, 3]])
-
-
-def test_a_level_that_is_hardly_ever_predicted_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """The model calls none of the lower labels probable, and tells them no better than chance."""
-    said = outputs(TREE, 100)
-    said.logits[:, TREE.levels[1]] = -9 + np.random.default_rng(0).random((100, 3))
-    with caplog.at_level(logging.WARNING, logger="hgclr"):
-        calibrate(said, Decisions(TREE), scope="none", method="none")
-    assert len(caplog.messages) == 1
-
-
 def test_two_labelled_documents_are_enough_whatever_the_seed() -> None:
     said = outputs(TREE, 9)
     said.gold[:] = False

@@ -88,12 +88,3 @@ def test_enough_is_found() -> None:
     assert len(calls) > 50
     assert ["hgclr", "calibrate", "runs/first/model", "my-data", "--risk", "0.05"] in calls
     assert any("hgclr taxonomy diff" in code for code in inline_code(DOCS / "how-to" / "changing-trees.md"))
-
-
-@pytest.mark.parametrize(
-    "line", ["hgclr predikt", "hgclr predict m --decod closure", "hgclr data prepare wos --sorce x"]
-)
-def test_what_does_not_exist_is_noticed(line: str) -> None:
-    (words,) = commands(line)
-    with pytest.raises(AssertionError, match="there is no"):
-        check(words)

@@ -14,8 +14,7 @@ import pytest
 import typer
 import yaml
 from command_pages import command_pages
-from docstrings import without_roles
-from outside_links import LINK, show_paths
+from outside_links import LINK
 from setting_page import settings_page
 
 from hgclr.cli.app import app
@@ -94,21 +93,6 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert written or path.exists(), target
 
 
-@pytest.mark.parametrize(
-    ("markdown", "shown"),
-    [
-        ("[the runs](../../benchmarks/x.json)", "the runs (`benchmarks/x.json`)"),
-        ("[`tree.py`](../../src/hgclr/tree.py)", "`src/hgclr/tree.py`"),
-        ("[data](data.md#splits)", "[data](data.md#splits)"),
-        ("[up](../index.md)", "[up](../index.md)"),
-        ("[out](https://example.org/a)", "[out](https://example.org/a)"),
-        ("![plot](../images/x.svg)", "![plot](../images/x.svg)"),
-    ],
-)
-def test_links_out_of_the_docs_are_shown_as_paths(markdown: str, shown: str) -> None:
-    assert show_paths(markdown, "how-to/page.md") == shown
-
-
 def every_command(command: Any, path: str) -> dict[str, Any]:
     below = {}
     for name, subcommand in getattr(command, "commands", {}).items():
@@ -129,12 +113,6 @@ def test_every_command_and_option_is_in_the_reference() -> None:
         assert "[bold]" not in section
 
 
-def test_options_have_their_facts() -> None:
-    page = command_pages()["data"]
-    entry = page[page.index("`--dev <float>`") :].split("\n\n")[0]
-    assert "<span class='facts'>default `0.1` · 0 ≤ x ≤ 1</span>" in entry
-
-
 def test_every_setting_is_in_the_reference() -> None:
     page = settings_page()
     fields = [name for section in (DataSettings, ModelSettings, TrainingSettings) for name in section.model_fields]
@@ -143,7 +121,3 @@ def test_every_setting_is_in_the_reference() -> None:
     assert "`encoder_config`" not in page
     entry = page[page.index("`classification_loss`") :].split("\n\n")[0]
     assert "default `document` · paper `sum` · published `mean`" in entry
-
-
-def test_references_become_code() -> None:
-    assert without_roles("see :class:`~a.b.C` and :meth:`d`") == "see `C` and `d`"

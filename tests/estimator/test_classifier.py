@@ -12,15 +12,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from hgclr import Taxonomy
 from hgclr.estimator import HGCLRClassifier, label_matrix
 from support.toy_corpus import LABELS, TREE, Corpus, corpus
 
@@ -44,41 +41,12 @@ def test_scikit_learns_own_checks(check) -> None:
     check("HGCLRClassifier", HGCLRClassifier())
 
 
-def test_a_clone_has_equal_parameters_and_is_not_fitted(on_matrix: HGCLRClassifier, one_path: Corpus) -> None:
-    on_matrix = clone(on_matrix).set_params(taxonomy=Taxonomy(["a", "b"], [-1, 0]), settings={"pooling": "mean"})
-    copy = clone(on_matrix)
-    assert copy.get_params() == on_matrix.get_params()
-    assert copy.taxonomy is not on_matrix.taxonomy
-    with pytest.raises(NotFittedError):
-        copy.predict(one_path.texts)
-
-
 @pytest.mark.slow
 def test_it_learns(on_strings: HGCLRClassifier, on_lists: HGCLRClassifier, on_matrix: HGCLRClassifier) -> None:
     unseen, mixed = corpus(40, seed=9), corpus(40, several=True, seed=9)
     assert on_strings.score(unseen.texts, unseen.strings) > 0.85
     assert on_lists.score(mixed.texts, mixed.paths) > 0.85
     assert on_matrix.score(mixed.texts, mixed.matrix) > 0.85
-
-
-def test_nothing_works_before_fit(tmp_path: Path) -> None:
-    estimator = HGCLRClassifier()
-    for call in (estimator.predict, estimator.predict_proba, lambda texts: estimator.score(texts, ["science"])):
-        with pytest.raises(NotFittedError):
-            call(["a text"])
-    with pytest.raises(NotFittedError):
-        estimator.save(tmp_path / "new")
-
-
-@pytest.mark.slow
-def test_fit_returns_self_and_changes_no_parameter(quick, one_path: Corpus) -> None:
-    estimator = quick(effort="full", epochs=1, settings={"classifier_dropout": 0.2})
-    before = {name: id(value) for name, value in vars(estimator).items()}
-    assert estimator.fit(one_path.texts, one_path.strings) is estimator
-    assert {name: id(value) for name, value in vars(estimator).items() if name in before} == before
-    assert all(name.startswith("_") or name.endswith("_") for name in vars(estimator).keys() - before.keys())
-    assert [row["epoch"] for row in estimator.history_] == [1]
-    assert estimator.classifier_.backend.model.config.classifier_dropout == 0.2
 
 
 def test_probabilities_have_a_column_for_each_class(on_lists: HGCLRClassifier, several_paths: Corpus) -> None:
@@ -91,12 +59,6 @@ def test_probabilities_have_a_column_for_each_class(on_lists: HGCLRClassifier, s
     column = LABELS.index("society > law")
     law = ["society > law" in paths for paths in several_paths.paths]
     assert probabilities[law, column].mean() > 0.5 > probabilities[np.invert(law), column].mean()
-
-
-@pytest.mark.parametrize("make", [list, tuple, np.array, lambda texts: np.array(texts, dtype=object), pd.Series])
-def test_texts_come_in_any_container(on_strings: HGCLRClassifier, one_path: Corpus, make) -> None:
-    expected = on_strings.predict_proba(one_path.texts[:5])
-    np.testing.assert_array_equal(on_strings.predict_proba(make(one_path.texts[:5])), expected)
 
 
 @pytest.mark.slow
@@ -276,18 +238,6 @@ def test_texts_and_labels_must_match(quick, on_strings: HGCLRClassifier) -> None
 
 
 @pytest.mark.slow
-def test_numbers_of_numpy_are_numbers(quick, one_path: Corpus) -> None:
-    parameters = {
-        "epochs": np.int64(1),
-        "batch_size": np.int32(4),
-        "random_state": np.int64(1),
-        "max_length": np.int64(9),
-    }
-    estimator = quick(**parameters).fit(one_path.texts[:8], one_path.strings[:8])
-    assert estimator.classifier_.backend.model.config.max_length == 9
-
-
-@pytest.mark.slow
 def test_importing_it_does_not_import_torch() -> None:
     program = "import hgclr.estimator, sys; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -296,16 +246,6 @@ def test_importing_it_does_not_import_torch() -> None:
 
 def shout(texts: list[str]) -> list[str]:
     return [text.upper() for text in texts]
-
-
-@pytest.mark.slow
-def test_a_pipeline(quick, one_path: Corpus, on_strings: HGCLRClassifier) -> None:
-    pipeline = Pipeline([("clean", FunctionTransformer(shout)), ("classify", quick())])
-    pipeline.fit(one_path.texts, one_path.strings)  # the tokenizer takes capitals for small letters
-    np.testing.assert_array_equal(pipeline.predict(one_path.texts), on_strings.predict(one_path.texts))
-    np.testing.assert_array_equal(pipeline.predict_proba(one_path.texts), on_strings.predict_proba(one_path.texts))
-    assert pipeline.classes_.tolist() == LABELS
-    assert pipeline.set_params(classify__epochs=3).named_steps["classify"].epochs == 3
 
 
 @pytest.mark.slow

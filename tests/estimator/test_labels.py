@@ -20,14 +20,6 @@ NAMES = st.text(alphabet="abc", min_size=1, max_size=2)
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
 
 
-def test_one_path_for_each_document(on_strings: HGCLRClassifier, one_path: Corpus) -> None:
-    predicted = on_strings.predict(one_path.texts)
-    assert predicted.shape == (len(one_path.texts),)
-    assert set(predicted) <= set(LABELS)
-    assert accuracy_score(one_path.strings, predicted) > 0.8
-    assert on_strings.classifier_.decisions.rule == "best-path"
-
-
 @pytest.mark.slow
 def test_tuples_are_paths_and_come_back_as_such(quick, on_strings: HGCLRClassifier, one_path: Corpus) -> None:
     estimator = quick().fit(one_path.texts, one_path.tuples)

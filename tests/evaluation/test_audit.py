@@ -20,8 +20,6 @@ from hgclr.evaluation.audit import (
     audit,
     audit_csv,
     audit_decisions,
-    percent,
-    survey_labels,
     write_audit,
 )
 from hgclr.files import write_json
@@ -97,17 +95,6 @@ def test_predictions_are_whole_paths(one_path: bool, ends_inside: bool, expected
     assert (decisions.thresholds, decisions.abstain_below) == (0.3, None)
     own = Decisions(TREE, rule="drop-orphans", abstain_below=0.9)
     assert audit_decisions(own, survey).to_json() == replace(own, abstain_below=None).to_json()
-
-
-def test_the_survey_sees_paths(tmp_path: Path) -> None:
-    cases = {
-        "leaves": ([{0, 1}, {3, 4}], True, False),
-        "inside": ([{0, 1}, {3}], True, True),
-        "several": ([{0, 1}, {0, 1, 2}], False, False),
-    }
-    for name, (labels, one_path, ends_inside) in cases.items():
-        folder = write_folder(tmp_path / name, TREE, [("x", own) for own in labels])
-        assert survey_labels(folder, "dev") == LabelSurvey(2, one_path, ends_inside)
 
 
 def test_the_row_is_the_line_in_the_file(tmp_path: Path) -> None:
@@ -227,20 +214,3 @@ def test_the_page_shows_all_and_fetches_nothing(found: Audit, tmp_path: Path) ->
     assert [values["data-kind"] for tag, values in shown.attributes if tag == "article"] == ["other path"] * 4
     assert {"del", "ins", "details"} <= set(shown.tags)  # the long text unfolds
     assert "R&D <lab>" in shown.text
-
-
-def test_an_audit_without_findings(tmp_path: Path) -> None:
-    nothing = run(tmp_path, ("x", {"A", "a1"}, row(A=0.9, a1=0.9)))
-    assert (nothing.documents, nothing.contradicted, nothing.kinds) == (1, 0, {})
-    assert nothing.findings == nothing.pairs == nothing.suspect_labels == ()
-    paths = write_audit(tmp_path / "new" / "out", nothing)
-    assert [path.name for path in paths] == ["audit.html", "audit.csv", "audit.json"]
-    assert "article" not in HtmlReader(paths[0].read_text(encoding="utf-8")).tags
-
-
-@pytest.mark.parametrize(
-    ("probability", "written"),
-    [(0.0, "< 0.1 %"), (0.0123, "1.2 %"), (0.456, "46 %"), (0.997, "99.7 %"), (1.0, "> 99.9 %")],
-)
-def test_no_probability_is_certain(probability: float, written: str) -> None:
-    assert percent(probability) == written

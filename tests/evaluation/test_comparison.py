@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hgclr.errors import InputError
-from hgclr.evaluation.comparison import CHANGES, Comparison, compare, level_lines, score_lines, write_comparison
-from hgclr.evaluation.report import HEADLINES, shown_difference
+from hgclr.evaluation.comparison import CHANGES, Comparison, compare, write_comparison
 from hgclr.taxonomy import Taxonomy
 from support.html import HtmlReader
 from support.scored_documents import score, write
@@ -69,28 +68,6 @@ def test_labels_that_gain_and_lose(comparison: Comparison) -> None:
         assert [change.id for change in gained] == up[:CHANGES]
         assert [change.id for change in lost] == down[:CHANGES]
     assert comparison.changes(2)[1]  # the models are alike: some labels lose
-
-
-def test_lines_of_a_table(comparison: Comparison) -> None:
-    lines = {line.name: line for line in score_lines(comparison)}
-    assert list(lines) == [headline.name for headline in HEADLINES]
-    first, second = (100 * content["scores"]["micro"]["f1"] for content in comparison.contents[:2])
-    better, alike = lines["Micro-F1"].others
-    assert lines["Micro-F1"].first == f"{first:.2f}"
-    assert (better.value, better.difference) == (f"{second:.2f}", f"+{second - first:.2f}")
-    assert (better.verdict, better.p_value) == ("better", "0.010")
-    assert alike.verdict is None
-    assert lines["Precision"].others[0].p_value == ""
-    assert [line.name for line in level_lines(comparison)][:3] == [
-        "level 1, Micro-F1",
-        "level 1, Macro-F1",
-        "level 2, Micro-F1",
-    ]
-
-
-@pytest.mark.parametrize(("difference", "text"), [(0.0123, "+1.23"), (-0.0123, "−1.23"), (-1e-9, "0.00"), (0, "0.00")])
-def test_differences_have_a_sign(difference: float, text: str) -> None:
-    assert shown_difference(difference) == text
 
 
 def test_json_holds_scores_tests_and_labels(comparison: Comparison) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from itertools import pairwise
@@ -70,13 +69,6 @@ def test_gradients_are_those_of_autograd(classifier: HierarchicalClassifier, mon
         # Every word of this text is one token, between the special ones.
         np.testing.assert_allclose(found, np.array(expected)[:, 1:-1], rtol=1e-4, atol=1e-5)
     assert np.abs(found).max() > 0.1
-
-
-def test_pieces_of_a_word_are_summed_up(classifier: HierarchicalClassifier) -> None:
-    text = read_text(classifier, "laser of the prism")
-    joined = type(text)(text.ids, text.words[:3], np.array([-1, 0, 1, 1, 2, -1]), 0)
-    apart, together = (integrated_gradients(classifier, one, LABELS) for one in (text, joined))
-    np.testing.assert_allclose(together, np.stack([apart[:, 0], apart[:, 1] + apart[:, 2], apart[:, 3]], 1), atol=1e-6)
 
 
 class LinearModel(torch.nn.Module):
@@ -353,14 +345,6 @@ def test_characters_of_several_bytes_and_scripts(name: str, text: str, expected:
     assert [text[word.start : word.stop] for word in words_of(TOKENIZERS[name], text)[0]] == expected
 
 
-def test_a_space_belongs_to_the_word_after_it() -> None:
-    # <s>, "a", a space, a space, "b", a space, </s>
-    words, word_of = find_words("a  b ", [None, (0, 1), (1, 2), (2, 3), (3, 4), (4, 5), None])
-    assert words == [Word(0, 1), Word(3, 4)]
-    assert word_of == [-1, 0, 1, 1, 1, 1, -1]
-    assert find_words("  ", [None, (0, 1), (1, 2), None]) == ([], [-1, -1, -1, -1])
-
-
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(text=st.text(max_size=30), name=st.sampled_from(sorted(TOKENIZERS)))
 def test_words_are_in_order_apart_and_hold_all_that_tokens_cover(text: str, name: str) -> None:
@@ -398,28 +382,6 @@ def hand_made(unread: int = 0, *, same: bool = True) -> Explanation:
     )
     lost = () if same else (labels[1].label,)
     return Explanation(PAGE_TEXT, "occlusion", words, unread, labels, unread, 0.3, Stability((0, 2), lost, ()))
-
-
-def test_shades_and_strongest_words() -> None:
-    explanation = hand_made()
-    label = ExplainedLabel(
-        explanation.labels[0].label, "predicted", (8.0, -8.0, 0.9, -0.9, 1.1, -3.1, 0.0), (), 0, 0, 0
-    )
-    assert explanation.shades(label, 4) == [4, -4, 0, 0, 1, -2, 0]
-    nothing = ExplainedLabel(label.label, "predicted", (0.0, 0.0), (), 0, 0, 0)
-    assert explanation.shades(nothing, 4) == [0, 0]
-    assert explanation.strongest(explanation.labels[0], 2) == ([6, 4], [7, 5])
-
-
-def test_json_is_plain_and_rounded() -> None:
-    content = json.loads(json.dumps(hand_made(unread=2, same=False).to_json()))
-    assert content["words"][1] == {"word": "b", "start": 1, "stop": 2}
-    assert (content["words_not_read"], content["labels_left_out"]) == (2, 2)
-    label = content["labels"][0]
-    assert (label["probability"], label["probability_without_kept"]) == (0.8765, 0.1235)
-    assert (label["sufficiency"], label["comprehensiveness"]) == (0.1765, 0.7531)
-    assert [lost["id"] for lost in content["stability"]["lost"]] == ["id1"]
-    assert not content["stability"]["same_labels"]
 
 
 def test_the_page_is_whole_escaped_and_lets_one_choose_a_label() -> None:

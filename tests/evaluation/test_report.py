@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,8 @@ import numpy as np
 import pytest
 
 from hgclr.data import DataFolder
-from hgclr.decisions.settings import Decisions, Temperatures
 from hgclr.errors import InputError, MissingExtraError
-from hgclr.evaluation.report import HEADLINES, decision_facts, draw_plots, json_file, report, report_page
+from hgclr.evaluation.report import HEADLINES, draw_plots, json_file, report, report_page
 from hgclr.taxonomy import Taxonomy
 from support.audit_cases import KnownClassifier
 from support.html import HtmlReader
@@ -83,33 +80,6 @@ def test_the_same_content_gives_the_same_bytes(evil_content: dict[str, Any], evi
     assert report_page(evil_content, draw_plots(evil_content)) == evil_page
 
 
-@pytest.mark.slow
-def test_a_page_without_predictions(taxonomy) -> None:
-    gold = np.zeros((2, 9), dtype=np.bool_)
-    gold[:, 0] = True
-    content = Scored(taxonomy, ["a", "b"], np.zeros((2, 9), dtype=np.float32), gold).content(rule="drop-orphans")
-    page = check_self_contained(report_page(content, draw_plots(content)))
-    classes = [values.get("class") for _, values in page.attributes]
-    assert classes.count("notice note") == 2  # no train split, no label predicted
-    assert classes.count("notice good") == 1  # no confusion
-
-
-def test_facts_about_the_decisions(taxonomy) -> None:
-    decisions = Decisions(
-        taxonomy,
-        "top-k-paths",
-        thresholds=np.linspace(0.25, 0.75, 9, dtype=np.float32),
-        abstain_below=0.125,
-        paths=3,
-        calibration=Temperatures(taxonomy, (1.0, 2.0, 3.0)),
-    )
-    facts = dict(decision_facts({"decisions": decisions.to_json()}))
-    assert "k = 3" in facts["Decoding rule"]
-    assert "0.250" in facts["Thresholds"]
-    assert "12.5%" in facts["Abstained"]
-    assert "temperature" in facts["Calibration"]
-
-
 def known(scored: Scored) -> KnownClassifier:
     answers = dict(zip(scored.texts, scored.probabilities, strict=True))
     return KnownClassifier(scored.taxonomy, answers, 5, rule="closure")
@@ -165,58 +135,3 @@ def test_no_work_is_done_for_a_report_that_cannot_be_written(taxonomy, tmp_path:
     )
     with pytest.raises(MissingExtraError):
         report(known(scored), folder, "test", tmp_path / "out", name="m", progress=pytest.fail)
-
-
-CLICKS = """
-<script>
-const rows = () => [...document.querySelectorAll("[role=treeitem]")];
-const names = () => rows().map((row) => row.querySelector(".name").textContent).join("|");
-const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-const enter = (name, value) => {
-  const control = document.querySelector(`[name=${name}]`);
-  control.value = value;
-  control.dispatchEvent(new Event("input"));
-};
-const seen = [names()];
-rows()[0].focus();
-press("ArrowRight");
-seen.push(names());
-press("ArrowDown");
-seen.push(document.activeElement.getAttribute("aria-label"));
-press("ArrowLeft");
-press("ArrowLeft");
-seen.push(names());
-enter("find", "OPT");
-seen.push(names(), document.querySelector("[role=status]").textContent);
-enter("find", "");
-enter("order", "worst");
-seen.push(names());
-document.title = JSON.stringify(seen);
-</script>
-</body>"""
-
-
-@pytest.mark.slow
-def test_the_tree_opens_by_keyboard_and_can_be_searched(taxonomy, plots: Any, tmp_path: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium on this machine")
-    scored = score(taxonomy, 40)
-    content = scored.content()
-    text = report_page(content, plots)
-    place = tmp_path / "page.html"
-    place.write_text(text.replace("</body>", CLICKS), encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    done = subprocess.run([browser, *options, place.as_uri()], capture_output=True, text=True, timeout=120, check=False)
-    titles = re.search(r"<title>(.*)</title>", done.stdout)
-    assert titles is not None, done.stderr
-    top, opened, label, closed, found, status, worst = json.loads(titles[1])
-    labels = {each["id"]: each for each in content["labels"]}
-    assert top == closed == "science|society"
-    assert opened == "science|chemistry|physics|society"
-    chemistry = labels["chemistry"]
-    assert label.startswith(f"chemistry: {chemistry['gold']} documents, precision {100 * chemistry['precision']:.1f},")
-    assert label.endswith(f"F1 {100 * chemistry['f1']:.1f}")
-    assert found == "science|physics|optics"
-    assert status == "1 label found"
-    assert worst == "|".join(sorted(("science", "society"), key=lambda name: labels[name]["f1"]))

@@ -205,18 +205,6 @@ def test_the_worst_labels_cost_most() -> None:
     assert worst_labels(score_labels(nothing, nothing, nothing)) == []
 
 
-def test_worst_labels_come_with_their_documents(scored: Scored, content: dict[str, Any]) -> None:
-    predicted = scored.probabilities > 0.5
-    for worst in content["worst_labels"]:
-        label = scored.taxonomy.ids.index(worst["id"])
-        assert worst["missed"] == (scored.gold & ~predicted)[:, label].sum()
-        assert worst["false"] == (predicted & ~scored.gold)[:, label].sum()
-        for example in worst["missed_examples"]:
-            row = scored.texts.index(example["text"])
-            assert scored.gold[row, label]
-            assert not predicted[row, label]
-
-
 def same(first: Any, second: Any) -> bool:
     """Equal but for the last digits of sums that were added up in another order."""
     if isinstance(first, dict):

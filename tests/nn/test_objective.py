@@ -8,7 +8,7 @@ import pytest
 import torch
 from pytorch_metric_learning.losses import NTXentLoss
 
-from hgclr.nn.objective import ProjectionHead, classification_loss, nt_xent
+from hgclr.nn.objective import classification_loss, nt_xent
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
@@ -48,12 +48,3 @@ def test_classification_loss_by_loops(reduction: str) -> None:
             total -= math.log(p if gold[i, j] else 1 - p)
     expected = total / {"sum": 1, "mean": 15, "document": 3}[reduction]
     assert float(classification_loss(logits, gold, reduction)) == pytest.approx(expected, rel=1e-5)
-
-
-def test_projection_is_two_layers_with_a_relu() -> None:
-    torch.manual_seed(3)
-    head = ProjectionHead(6, bias=False, dropout=0.0)
-    first, second = (parameter for parameter in head.parameters())
-    vectors = torch.randn(4, 6)
-    expected = torch.stack([second @ torch.clamp(first @ vector, min=0) for vector in vectors])
-    torch.testing.assert_close(head(vectors), expected)

@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from hgclr.cli.app import app
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import load_tokenizer, save
-from hgclr.paper.systems import TABLES
 from hgclr.presentation import Plot
 from hgclr.taxonomy import Taxonomy
 
@@ -85,20 +84,6 @@ def test_a_table_is_made_shown_and_written(make_encoder, toy_data: Path, all_sys
     other = run("systems", *common, "--budget", "documents=24,length=16,epochs=2", "--rows", "flat")
     assert other.exit_code == 2
     assert "holds a run with other settings: training.epochs is 1 there and 2 here" in other.output
-
-
-@pytest.mark.slow
-def test_every_row_of_systems_has_both_columns(all_systems: Path) -> None:
-    content = json.loads((all_systems / "one-seed.json").read_text())
-    rows = {row["key"]: row for row in content["rows"] if row["key"] != "hiclass"}
-    assert list(rows) == [row.system for row in TABLES["systems"].rows if not row.extra and row.system != "hiclass"]
-    for key, row in rows.items():
-        assert row["ours"] is not None, (key, row["refused"])
-        assert row["tuned"] is not None, key
-        with_tree = key in ("names", "head", "default", "hgclr")
-        assert (row["runs"][0]["label_documents"] > 0) == with_tree, key
-    assert [row["runs"][0]["epochs"] for key, row in rows.items() if key.endswith("-long")] == [2, 2, 2]
-    assert content["base"] == "flat, first token"
 
 
 @pytest.mark.slow

@@ -10,9 +10,8 @@ import pytest
 
 from hgclr.errors import InputError
 from hgclr.paper import curves, experiment
-from hgclr.paper.curves import LOOKS, ROWS, draw_curves, parse_sizes, run_curves
+from hgclr.paper.curves import run_curves
 from hgclr.paper.experiment import Budget, Experiment
-from hgclr.paper.systems import TABLES
 from hgclr.presentation import Plot
 from hgclr.training import RunConfig
 from support.pretended_training import TUNED, PretendedTraining
@@ -42,13 +41,6 @@ def plan(toy_data: Path, tmp_path: Path) -> Experiment:
     return Experiment(data=toy_data, encoder="e", output=tmp_path / "out", budget=Budget(length=16, test=7))
 
 
-def test_sizes_are_read_in_order_and_mistakes_refused() -> None:
-    assert parse_sizes("all, 4000,300") == [300, 4000, None]
-    for text in ("300,x", "0", "²", "", "all,all", "300,0300"):
-        with pytest.raises(InputError):
-            parse_sizes(text)
-
-
 @pytest.mark.usefixtures("_no_plot")
 def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training: PretendedTraining) -> None:
     run_curves([20, 5000, 5001, None], [4, 2], plan, rows=["flat", "default"])
@@ -63,22 +55,6 @@ def test_every_size_has_its_sample_and_the_same_test(plan: Experiment, training:
     assert (plan.output / "20" / "systems.md").is_file()
     run_curves([20, None], [4, 2], plan, rows=["flat", "default"])
     assert len(training.runs) == len(made)
-
-
-@pytest.mark.usefixtures("_no_plot")
-def test_runs_of_other_rows_and_sizes_are_shown_and_not_missed(plan: Experiment, training: PretendedTraining) -> None:
-    run_curves([20, None], [1, 3], plan, rows=["flat"])
-    (plan.output / "30" / "runs").mkdir(parents=True)  # a size with nothing finished
-    (plan.output / "notes" / "runs").mkdir(parents=True)
-    made = run_curves([20], [1, 3], plan, rows=["default"])
-    assert [run.output.name for run in training.runs] == ["flat-1", "flat-3", "flat-1", "default-1", "default-3"]
-    assert made.sizes == ["20", "all"]
-    assert {key: [point.size for point in points] for key, points in made.points.items()} == {
-        "flat": ["20", "all"],
-        "default": ["20"],
-    }
-    assert list(made.rows) == list(made.points)
-    assert not made.missing  # the default at all documents was not asked for
 
 
 @pytest.mark.usefixtures("_no_plot")
@@ -108,24 +84,6 @@ def test_json_holds_every_point(plan: Experiment, training: PretendedTraining) -
 
 
 @pytest.mark.usefixtures("_no_plot")
-def test_markdown_has_a_table_for_each_group_of_labels(plan: Experiment, training: PretendedTraining) -> None:
-    run_curves([20, None], [1, 3], plan, rows=["flat", "names"])
-    text = (plan.output / "curves.md").read_text(encoding="utf-8")
-    tables = dict(part.split("\n", 1) for part in text.split("## ")[1:])
-    figures = f"{TUNED * 20.2:.1f} ± {TUNED * 0.2 / 2**0.5:.1f} | {TUNED * 60.1:.1f}"
-    rows = [line for line in tables["Macro-F1, all labels, decisions tuned on dev"].splitlines() if "|" in line]
-    assert rows == [
-        "| documents | 20 | all |",
-        "| --- | ---: | ---: |",
-        f"| names: the label tree alone | {figures} |",
-        f"| flat | {figures} |",
-    ]
-    assert "| flat | 20.2 ± 0.1 | 60.1 |" in tables["Macro-F1, all labels, decisions at 0.5"]
-    assert "| flat | 10 | 10 |" in tables["CPU seconds"]
-    assert "Missing" not in tables
-
-
-@pytest.mark.usefixtures("_no_plot")
 def test_what_is_missing_is_named_and_not_drawn(plan: Experiment, training: PretendedTraining) -> None:
     def refusing(run: RunConfig) -> tuple[float, float]:
         if run.output.name == "flat-2" and run.data.limit == 30:
@@ -142,26 +100,6 @@ def test_what_is_missing_is_named_and_not_drawn(plan: Experiment, training: Pret
     assert "- flat, 30 documents, seed 2: it needs 11 GB" in (plan.output / "curves.md").read_text()
     later = [f"{row}, all documents, seed 1: not run yet" for row in ("flat", "default")]
     assert seen[0] == made.missing + later
-
-
-@pytest.mark.slow
-def test_the_plot_is_a_plot_of_every_panel(
-    plan: Experiment, training: PretendedTraining, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = ["names", "head", "flat", "default"]
-    with monkeypatch.context() as undrawn:
-        undrawn.setattr(curves, "draw_curves", lambda *_: Plot("curves", b"", b"", ""))
-        run_curves([20, 30], [1, 2], plan, rows=rows)
-    made = run_curves([20, 30], [1, 2], plan, rows=rows)  # nothing is run again, and all is drawn at once
-    picture = (plan.output / "curves.svg").read_text(encoding="utf-8")
-    assert picture.count('id="axes_') == len(made.panels) == 4
-    assert draw_curves(made).svg.decode() == picture  # the same figures give the same file
-
-
-def test_systems_can_be_told_apart() -> None:
-    shown = [row.system for row in TABLES["systems"].rows if not row.extra]
-    assert len({LOOKS[key] for key in shown}) == len(shown)
-    assert set(ROWS) <= set(shown)
 
 
 @pytest.mark.usefixtures("_no_plot")

@@ -22,25 +22,6 @@ from support.pretended_training import PretendedTraining, metrics
 from support.short_runs import die_after_checkpoint_in
 
 
-def test_it_is_read_and_said_in_words() -> None:
-    assert Budget.parse("documents=1500, length=64,epochs=8") == Budget(documents=1500, length=64, epochs=8)
-    assert str(Budget.parse("documents=1500,length=64,epochs=8")) == "1,500 documents, 64 tokens, 8 epochs"
-    assert str(Budget.parse("epochs=8,test=400")) == "8 epochs, scored on test 400"
-    assert str(Budget.parse("epochs=1")) == "1 epoch"
-
-
-@pytest.mark.parametrize("text", ["docs=3", "", "epochs=3,epochs=4", "epochs=0", "epochs=2.5", "epochs=²", "epochs"])
-def test_a_budget_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(InputError):
-        Budget.parse(text)
-
-
-@pytest.mark.parametrize("seeds", [[], [1, 1]])
-def test_seeds_are_given_once_each(plan: Experiment, seeds: list[int]) -> None:
-    with pytest.raises(InputError):
-        reproduce(TABLES["table4"], seeds, plan)
-
-
 @pytest.mark.parametrize("table", ["table2", "table3"])
 def test_a_missing_split_is_refused_before_anything_runs(
     table: str, plan: Experiment, tmp_path: Path, toy_data: Path
@@ -61,13 +42,6 @@ def test_a_missing_split_is_refused_before_anything_runs(
 def test_settings_that_an_option_decides_or_nobody_knows_are_refused(override: str, plan: Experiment) -> None:
     with pytest.raises(InputError):
         replace(plan, overrides=(override,)).base()
-
-
-def test_as_many_documents_are_scored_as_trained_on_unless_said_otherwise() -> None:
-    assert Budget.parse("documents=50,dev=20").settings()["data"] == {"limit": 50, "dev_limit": 20, "test_limit": 50}
-    whole = Budget(documents=50, dev=20, scores_all=True)
-    assert whole.settings()["data"] == {"limit": 50, "dev_limit": 20}
-    assert Budget.parse("epochs=2").settings() == {"data": {}, "model": {}, "training": {"epochs": 2}}
 
 
 @pytest.mark.parametrize(

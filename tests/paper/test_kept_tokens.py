@@ -142,17 +142,6 @@ def test_draws_follow_the_seed_and_leave_torch_alone(folder: Path, taxonomy) -> 
     assert len({row.tobytes() for row in first[0]}) > 1
 
 
-def test_pieces_cover_the_words_of_the_text(folder: Path, taxonomy) -> None:
-    model, tokenizer = load_training_model(folder / "default")
-    (one,) = keep_tokens(model, tokenizer, [document(taxonomy)], draws=3)
-    assert [TEXT[piece.start : piece.stop] for piece in one.pieces()] == TEXT.replace(",", " ,").split()
-    assert (one.tokens[0], one.tokens[-1], one.length, one.cut) == ("[CLS]", "[SEP]", 10, False)
-    long = "the laser " * 80
-    (one,) = keep_tokens(model, tokenizer, [document(taxonomy, long)], draws=3)
-    assert (len(one.tokens), one.cut) == (64, True)  # what the encoder has positions for
-    assert one.read == len("the laser " * 31) - 1
-
-
 def test_what_cannot_be_shown_is_refused(folder: Path, taxonomy, tmp_path: Path) -> None:
     for name in ("default-deployed", "dropout", "nowhere"):
         with pytest.raises(InputError) as error:

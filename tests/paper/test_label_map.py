@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
     Measure,
-    draw_label_maps,
     father_ranks,
     label_vectors,
     map_labels,
@@ -84,14 +82,6 @@ def test_ranks_of_fathers_by_brute_force(monkeypatch: pytest.MonkeyPatch, taxono
     np.testing.assert_array_equal(several[1], father_ranks(vectors, np.roll(taxonomy.parents, 1)))
 
 
-def test_labels_equally_near_share_their_place_and_none_is_its_own_father() -> None:
-    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    ranks = father_ranks(vectors, np.array([-1, 0, 2, 0]))
-    assert ranks[1] == 1.5  # labels 0 and 2 are equally near to it
-    assert np.isnan(ranks[2])
-    assert ranks[3] == 2.0  # the mean of 1, 2 and 3
-
-
 def test_shuffled_trees_keep_tops_and_family_sizes() -> None:
     parents = np.array([-1, 0, 0, 0, -1, 4, 4, 1])
     shuffled = shuffled_parents(parents, 50, seed=1)
@@ -144,32 +134,6 @@ def test_the_same_seed_gives_the_same_map_and_the_same_files(tmp_path: Path) -> 
         write_label_maps({"flat": one, "HGCLR": one}, tmp_path / folder)
     for name in ("figure5.png", "figure5.svg", "figure5.json"):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-
-
-def test_the_figure_names_fathers_and_shows_numbers(tmp_path: Path) -> None:
-    tree = Taxonomy(["a", "b", "a1", "a2", "a11", "a12"], [-1, -1, 0, 0, 2, 2], ["$x_1$ & co", "b", "c", "d", "e", "f"])
-    one = map_labels(clustered(tree, 0.1), tree, permutations=5)
-    files = write_label_maps({"flat": one, "HGCLR": one}, tmp_path, {"note": "é"})
-    assert sorted(path.name for path in files) == ["figure5.json", "figure5.png", "figure5.svg"]
-    assert f"mean rank of the father {one.father_rank.value:.1f} of 5" in draw_label_maps({"flat": one}).alt
-    numbers = json.loads((tmp_path / "figure5.json").read_text(encoding="utf-8"))
-    assert numbers["note"] == "é"
-    assert numbers["maps"]["flat"]["mean_rank_of_father"]["by_chance"] == 3.0
-    assert numbers["maps"]["flat"]["labels_below_top"] == 4
-    assert set(numbers["maps"]["HGCLR"]["positions"]) == set(tree.ids)
-
-
-def test_families_too_many_to_name_or_too_few_to_compare_are_drawn() -> None:
-    ids = ["top", *(f"p{n}" for n in range(60)), *(f"c{n}" for n in range(120))]
-    many = Taxonomy(ids, [-1, *[0] * 60, *(1 + n // 2 for n in range(120))])
-    one = map_labels(np.random.default_rng(1).normal(size=(len(many), 8)), many, permutations=3)
-    assert draw_label_maps({"flat": one}).png.startswith(b"\x89PNG")
-    few = families(1, 6)
-    one = map_labels(clustered(few, 0.5), few, permutations=5)
-    assert one.silhouette is None
-    assert "silhouette by parent not defined" in draw_label_maps({"flat": one}).alt
-    with pytest.raises(InputError):
-        map_labels(np.eye(3), Taxonomy(["a", "b", "c"], [-1, -1, -1]))
 
 
 @pytest.fixture(scope="module")

@@ -98,15 +98,6 @@ def imported(make_encoder: Callable[[str], str], tokenizer, tmp_path: Path) -> C
     return invoke
 
 
-def test_an_import_lists_settings_and_folders(imported: Callable[..., Result], tmp_path: Path) -> None:
-    result = imported(lamb=0.05, tau=2)
-    assert result.exit_code == 0, result.output
-    assert "contrastive_weight: 0.05" in result.stdout
-    for folder in ("model", "training-model"):
-        assert (tmp_path / "out" / folder / "model.safetensors").is_file()
-        assert str(tmp_path / "out" / folder) in result.stdout
-
-
 def test_a_checkpoint_that_cannot_be_imported_leaves_nothing(imported: Callable[..., Result], tmp_path: Path) -> None:
     result = imported(multi=False)
     assert result.exit_code == 2

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from hgclr.config import PRESETS, method_settings
-from hgclr.errors import InputError
 from hgclr.paper.experiment import Experiment, record
-from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, TABLES
+from hgclr.paper.systems import SYSTEMS, TABLES
 from hgclr.paper.tables import PRINTED as CORPORA_PRINTED
 from hgclr.training import RunConfig
 
@@ -213,26 +212,3 @@ def test_the_systems_differ_in_what_they_are_named_for(toy_data: Path, tmp_path:
     for key in (row.system for row in TABLES["systems"].rows if row.system not in ("names", "hiclass")):
         assert runs[key].tunes_decisions, key
     assert runs["hgclr-published"].training.patience_metrics == ["macro_f1", "micro_f1"]
-
-
-@pytest.mark.parametrize("preset", ["paper", "published"])
-@pytest.mark.parametrize("corpus", ["wos", "nyt", "rcv1"])
-def test_a_corpus_has_the_weights_of_its_configuration(
-    preset: str, corpus: str, toy_data: Path, tmp_path: Path
-) -> None:
-    config = RunConfig.read(ROOT / "configs" / preset / f"{corpus}.yaml").model.overrides
-    plan = experiment(toy_data, tmp_path, preset=preset, corpus=corpus)
-    model = record(SYSTEMS["hgclr"], plan.run(SYSTEMS["hgclr"], 1))["model"]
-    for name in ("contrastive_weight", "keep_threshold"):
-        assert model[name] == config[name]
-    bert, other = SYSTEMS["bert"], experiment(toy_data, tmp_path, preset=preset, corpus="wos")
-    assert record(bert, plan.run(bert, 1)) == record(bert, other.run(bert, 1))
-    assert all(preset in PRESETS and corpus != "wos" for preset, corpus in PRESETS_BY_CORPUS)
-
-
-def test_unknown_rows_are_named_with_the_nearest() -> None:
-    with pytest.raises(InputError) as error:
-        TABLES["table4"].choose(["hgclr", "no-egde"])
-    assert "no-edge" in str(error.value.remedy)
-    assert [row.system for row in TABLES["table4"].choose(["layers-2", "hgclr"])] == ["hgclr", "layers-2"]
-    assert "layers-2" not in [row.system for row in TABLES["table4"].choose(None)]

@@ -11,7 +11,7 @@ import pytest
 from hgclr.paper import experiment
 from hgclr.paper.experiment import Budget, Experiment
 from hgclr.paper.systems import TABLES
-from hgclr.paper.tables import Spread, reproduce
+from hgclr.paper.tables import reproduce
 from support.pretended_training import MACHINE, TUNED, PretendedTraining
 
 SCORES = {
@@ -104,43 +104,3 @@ def test_markdown_puts_the_paper_beside_ours(made: Path) -> None:
     assert "Share of tokens that positive samples kept: BERT 30.0%; HGCLR 30.0%." in text
     assert "the difference from them means little; the gains over BERT" in text
     assert "Commit abc; test, 1 threads" in text
-
-
-def test_one_seed_has_no_deviation(made: Path, toy_data: Path) -> None:
-    assert Spread.of([]) is None
-    assert Spread.of([3.0]) == Spread([3.0], 3.0, None)
-    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made}
-    plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
-    reproduce(TABLES["table2"], [7], plan, rows=["hgclr"])
-    (row,) = (line for line in (made / "table2.md").read_text().splitlines() if line.startswith("| HGCLR"))
-    assert "| 82.01 ± — / 71.55 ± — |" in row
-    assert "| +2.80 ± — / +1.83 ± — |" in row  # over the flat run that is there already
-
-
-@pytest.mark.parametrize("corpus", [None, "nyt"])
-def test_a_corpus_without_figures_leaves_the_papers_columns_out(corpus: str | None, made: Path, toy_data: Path) -> None:
-    settings = {"data": toy_data, "encoder": str(made.parent / "encoders" / "tiny"), "output": made, "corpus": corpus}
-    plan = Experiment(**settings, budget=Budget(documents=1500, length=64, epochs=8))
-    reproduce(TABLES["table3"], [1], plan, rows=["bert", "hgclr"])
-    text = (made / "table3.md").read_text()
-    head = "| Micro / Macro-F1 | at 0.5 | gain over BERT | tuned on dev | gain, tuned | seeds | CPU seconds | kept |"
-    assert head in text
-    assert "The paper's figures" not in text
-
-
-def test_a_row_without_tuned_decisions_has_gaps(
-    toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(experiment, "train", PretendedTraining())
-    plan, rows = Experiment(data=toy_data, encoder="e", output=tmp_path / "out"), ["names", "flat-cls", "default"]
-    reproduce(TABLES["systems"], [1], plan, rows=rows)
-    left = plan.output / "runs" / "names-1" / "metrics.json"
-    metrics = json.loads(left.read_text())
-    metrics["test"] = metrics.pop("test_at_0.5")  # as of a committed run without tuned decisions
-    left.write_text(json.dumps(metrics))
-    reproduce(TABLES["systems"], [1], plan, rows=rows)
-    shown = {line.split(" | ")[0]: line for line in (plan.output / "systems.md").read_text().splitlines()}
-    start, zero, after = "80.00 ± — / 60.00 ± —", "+0.00 ± — / +0.00 ± —", "88.00 ± — / 66.00 ± —"
-    assert shown["| names: the label tree alone"].split(" | ")[1:5] == [start, zero, "—", "—"]
-    assert shown["| flat, first token"].split(" | ")[1:5] == [start, "—", after, "—"]
-    assert shown["| default"].split(" | ")[1:5] == [start, zero, after, zero]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import re
 
 import pytest
 
-from hgclr.presentation import COLOURS, Plot, draw, legend_above, picture, render_page
+from hgclr.presentation import COLOURS, Plot, draw, legend_above, render_page
 from support.html import HtmlReader
 
 NASTY = "<b>&\"'"
@@ -48,13 +47,3 @@ def test_a_plot_gives_the_same_bytes_every_time(plot: Plot) -> None:
     assert set(plot.files()) == {"name.png", "name.svg"}
     assert plot.png.startswith(b"\x89PNG")
     assert b"<svg" in plot.svg
-
-
-@pytest.mark.parametrize(("kind", "size"), [("svg", (None, None)), ("png", ("200", "100"))])
-def test_a_picture_is_part_of_the_page(plot: Plot, kind: str, size: tuple[str | None, str | None]) -> None:
-    page = HtmlReader(picture(plot, "below", kind=kind))
-    (image,) = (values for tag, values in page.attributes if tag == "img")
-    assert (image.get("width"), image.get("height"), image["alt"]) == (*size, NASTY)
-    data = (image["src"] or "").partition(",")[2]
-    assert base64.b64decode(data) == getattr(plot, kind)
-    assert page.text == "below"

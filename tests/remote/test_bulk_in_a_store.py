@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -68,27 +67,6 @@ def test_a_pattern_of_urls_into_a_folder(model: str, texts: str, store: Store, t
     assert len(predict_files(model, [texts], output).kept) == 3
     assert "secret" not in (here / RECORD).read_text(encoding="utf-8")
     assert not Path("s3:").exists()
-
-
-def test_other_formats_are_what_they_are_from_files(model: str, store: Store, tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    folder = tmp_path / "in"
-    folder.mkdir()
-    rows = [{"text": text, "n": number} for number, text in enumerate(["atom", "judge of the statute", "", "law"])]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    with gzip.open(folder / "a.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.write(lines)
-    (folder / "b.csv").write_text('n;text\n1;"atom; judge"\n', encoding="utf-8")
-    (folder / "c.tsv").write_text("n\ttext\n1\tatom\n", encoding="utf-8")
-    parquet.write_table(pyarrow.Table.from_pylist(rows * 3000), folder / "d.parquet")
-    predict_files(model, [folder], tmp_path / "here")
-    result = predict_files(model, [store.upload(folder, "formats/in")], f"{store.url}/formats/out")
-    names = ["a.jsonl.gz", "b.csv", "c.tsv", "d.parquet"]
-    assert result.written == [f"{store.url}/formats/out/{name}" for name in names]
-    assert result.rows == 12_006
-    for name in names:
-        assert store.read(f"formats/out/{name}") == (tmp_path / "here" / name).read_bytes()
 
 
 class Stop(Exception):  # noqa: N818

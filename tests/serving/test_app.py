@@ -57,15 +57,6 @@ def test_predictions_are_those_of_the_library(client: httpx.Client, options: dic
     assert answer["seconds"] > 0
 
 
-def test_one_text_is_a_list_of_one(client: httpx.Client) -> None:
-    one = client.post("/predict", json={"text": "lens"}).json()["predictions"]
-    assert one == client.post("/predict", json={"texts": ["lens"]}).json()["predictions"]
-    assert set(one[0]) == {"labels", "abstained", "truncated"}
-    blank = client.post("/predict", json={"text": ""})
-    assert blank.status_code == 200
-    assert blank.json()["predictions"][0]["note"]
-
-
 def test_a_text_that_cannot_be_read_fails_alone(client: httpx.Client) -> None:
     body = rb'{"texts": ["atom", "a\ud800", "nul\u0000", "lens"]}'
     answer = client.post("/predict", content=body, headers={"Content-Type": "application/json"})
@@ -93,15 +84,6 @@ def test_labels_are_data_and_never_paths(client: httpx.Client) -> None:
         assert unknown.json()["error"]["field"].startswith(field)
 
 
-def test_the_model_is_described(client: httpx.Client) -> None:
-    model = client.get("/model").json()
-    assert model["name"] == "fake"
-    assert (model["labels"], model["depth"], model["max_length"]) == (len(TREE), 2, LONGEST)
-    assert model["decisions"] == make_classifier().decisions.to_json()
-    assert model["limits"]["texts_per_request"] == Settings().texts_per_request
-    assert model["explain"] == ["occlusion"]
-
-
 def test_the_label_tree_has_an_etag(client: httpx.Client) -> None:
     answer = client.get("/taxonomy")
     rows = [(label["id"], label["name"], label["parent"]) for label in answer.json()["labels"]]
@@ -112,13 +94,6 @@ def test_the_label_tree_has_an_etag(client: httpx.Client) -> None:
         again = client.get("/taxonomy", headers={"If-None-Match": known})
         assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
     assert client.get("/taxonomy", headers={"If-None-Match": '"other"'}).status_code == 200
-
-
-def test_the_description_has_the_limits_of_the_service() -> None:
-    limits = Settings(texts_per_request=7, characters_per_text=99)
-    fields = create_app(make_classifier(), limits).openapi()["components"]["schemas"]["PredictRequest"]["properties"]
-    assert fields["texts"]["maxItems"] == 7
-    assert fields["text"]["maxLength"] == fields["texts"]["items"]["maxLength"] == 99
 
 
 def test_the_page_and_its_files_are_served(client: httpx.Client) -> None:

@@ -76,12 +76,6 @@ def test_batches_hold_the_oldest_text_and_others_within_the_budget() -> None:
         assert queue.length == one.waiting == len(left)
 
 
-def test_a_text_longer_than_the_budget_is_a_batch() -> None:
-    queue = BatchQueue(5)
-    admitted(queue, [1000, 3])
-    assert [[len(entry.tokens.ids) for entry in queue.take_batch(100, 0.0)] for _ in range(2)] == [[1000], [3]]
-
-
 def test_a_lone_text_waits_for_others_until_the_batch_is_full_or_its_time_is_over() -> None:
     queue = BatchQueue(50)
     admitted(queue, [10])

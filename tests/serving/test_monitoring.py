@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import re
-import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hgclr.serving.monitoring import log_loop_error, start_log
+from hgclr.serving.monitoring import start_log
 from support.fake_service import fake_service, metric
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ .+")
@@ -58,21 +57,6 @@ def test_a_fault_is_logged_once_a_second_and_counted(stream: io.StringIO, monkey
     assert lines[:2] == ["ERROR cannot take more", "WARNING another fault"]
     assert len(lines) == 6  # in the first moment of three seconds
     assert "344" in lines[2]
-
-
-def test_errors_of_the_loop_and_requests_that_are_not_http_fill_no_log(stream: io.StringIO) -> None:
-    for _ in range(2048):  # as often as asyncio tries to accept a connection
-        error = OSError(24, "Too many open files")
-        log_loop_error(None, {"message": "socket.accept() out of system resource", "exception": error})
-    assert len(stream.getvalue().splitlines()) == 1
-    with fake_service() as (client, _):
-        for _ in range(20):
-            with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
-                connection.sendall(b"no HTTP at all\r\n\r\n")
-                assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
-    lines = stream.getvalue().splitlines()
-    assert 2 <= len(lines) < 10
-    assert all(LINE.fullmatch(line) for line in lines)
 
 
 def test_texts_are_in_no_log_and_no_metric(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,28 +147,6 @@ def test_an_answer_that_is_never_read_does_not_stay_in_memory(monkeypatch: pytes
         until(lambda: not connections)
 
 
-def test_small_packets_are_not_held_back() -> None:
-    with fake_service() as (client, app), connect(client) as connection:
-        connection.sendall(ASK)
-        assert status(connection) == 200
-        accepted = [one.transport.get_extra_info("socket") for one in app.state.server.server_state.connections]
-        assert all(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted)
-
-
-def test_the_process_may_open_files_for_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    resource = pytest.importorskip("resource", reason="this system has no such limit")
-    set_to: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "setrlimit", lambda _, new: set_to.append(new))
-    for limits in ((256, 1000), (256, resource.RLIM_INFINITY), (1024, 5000), (resource.RLIM_INFINITY,) * 2):
-        monkeypatch.setattr(resource, "getrlimit", lambda _, limits=limits: limits)
-        server.raise_file_limit(400)
-    most = 800 + server.OTHER_FILES
-    assert set_to == [(most, 1000), (most, resource.RLIM_INFINITY)]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 300))
-    server.raise_file_limit(400)
-    assert set_to[-1] == (300, 300)
-
-
 def test_sigterm_finishes_requests_in_flight_and_exits_with_0(tmp_path: Path) -> None:
     with service_process(tmp_path, grace=60) as (running, address):
         (tmp_path / "closed").touch()

@@ -77,12 +77,6 @@ def test_the_key_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
         read_key({"HGCLR_API_KEY": "a", "HGCLR_API_KEY_FILE": str(file)})
 
 
-def test_an_app_is_made_without_threads() -> None:
-    before = threading.active_count()
-    create_app(make_classifier())
-    assert threading.active_count() == before
-
-
 def test_it_is_ready_only_once_it_is_warm() -> None:
     backend = GatedBackend()
     backend.close()

@@ -78,50 +78,6 @@ def test_formats_in_which_a_label_is_its_path(text: str, tmp_path: Path) -> None
     assert taxonomy.names == ("S", "P", "O", "B", "L")
 
 
-def test_lines_of_the_literature_may_come_in_any_order(tmp_path: Path) -> None:
-    taxonomy = read(tmp_path, "Root\tS\nP\tO\nS\tP\n")
-    assert as_pairs(taxonomy) == [("S", None), ("O", "P"), ("P", "S")]
-    late = read(tmp_path, "S\tP\nRoot\tS\n", format="literature")
-    assert as_pairs(late) == [("P", "S"), ("S", None)]
-
-
-def test_ids_that_are_paths_give_their_last_part_as_name(tmp_path: Path) -> None:
-    taxonomy = read(tmp_path, "Root\tTop/News\tTop/Arts\nTop/News\tTop/News/A/B\tTop/News/C\n")
-    assert taxonomy.names == ("News", "Arts", "A/B", "C")
-    assert taxonomy.ids[2] == "Top/News/A/B"
-    only_top = read(tmp_path, "Root\tTCP/IP\tI/O\n")
-    assert only_top.names == ("TCP/IP", "I/O")
-    one_exception = read(tmp_path, "Root\tTop/News\nTop/News\tTop/News/A\tB\n")
-    assert one_exception.names == one_exception.ids
-    no_rest = read(tmp_path, "Root\tA\nA\tA/\n")
-    assert no_rest.names == ("A", "A/")
-
-
-def test_a_table_may_have_names_and_any_row_order(tmp_path: Path) -> None:
-    taxonomy = read(tmp_path, 'id,description,parent\nb,"Beta, the second",a\na,Alpha,Root\n')
-    assert as_pairs(taxonomy) == [("b", "a"), ("a", None)]
-    assert taxonomy.names == ("Beta, the second", "Alpha")
-    both = read(tmp_path, "id,description,name,parent\na,long text,Alpha,\n")
-    assert both.names == ("Alpha",)
-
-
-def test_ids_in_nested_json(tmp_path: Path) -> None:
-    text = '[{"name": "S", "id": "s", "children": [{"name": "P"}, {"name": "Q", "id": "q"}]}]'
-    assert as_pairs(read(tmp_path, text)) == [("s", None), ("S > P", "s"), ("q", "s")]
-    slashes = read(tmp_path, '{"S": {"P": {}}}', separator="/")
-    assert slashes.ids == ("S", "S/P")
-
-
-def test_a_top_label_called_labels(tmp_path: Path) -> None:
-    assert read(tmp_path, '{"labels": ["a", "b"]}').ids == ("labels", "labels > a", "labels > b")
-
-
-def test_json_strings_and_other_values(tmp_path: Path) -> None:
-    names = ['quote " and \\', "tab\tline\n", "é 漢 😀", "/"]
-    assert read(tmp_path, json.dumps({name: {} for name in names})).names == tuple(names)
-    assert read(tmp_path, json.dumps(names, ensure_ascii=False)).names == tuple(names)
-
-
 def test_the_separator_of_paths_can_be_chosen(tmp_path: Path) -> None:
     taxonomy = read(tmp_path, "A::B > C::D\n", separator="::")
     assert taxonomy.ids == ("A", "A::B > C", "A::B > C::D")
@@ -279,13 +235,6 @@ def test_an_empty_tree(text: str, tmp_path: Path) -> None:
     refusal(tmp_path, text)
 
 
-def test_a_format_that_is_not_the_files(tmp_path: Path) -> None:
-    refusal(tmp_path, "S\tP\n", format="literature")
-    refusal(tmp_path, "Root\tA\n", format="json")
-    for header in ("a,b", "child,name", "parent,name", "child,id,parent", "child,parent,parent"):
-        assert refusal(tmp_path, f"\n{header}\nx,y\n", format="table").line == 2
-
-
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_not_utf8(mark: bytes, tmp_path: Path) -> None:
     assert refusal(tmp_path, mark + b"Root\ta\na\tcaf\xe9\n").line == 2
@@ -354,35 +303,12 @@ def test_files_with_descriptions(text: str, tmp_path: Path) -> None:
     assert taxonomy.descriptions == ("", "Of matter", "Of light")
 
 
-def test_a_description_without_a_name_beside_it_is_the_name(tmp_path: Path) -> None:
-    taxonomy = Taxonomy.read(write(tmp_path, "code,parent,description\nS,,Science\n"))
-    assert (taxonomy.names, taxonomy.descriptions) == (("Science",), ("",))
-
-
-def test_in_nested_objects_description_is_a_label(tmp_path: Path) -> None:
-    taxonomy = Taxonomy.read(write(tmp_path, '{"Science": {"description": {}}}'))
-    assert taxonomy.ids == ("Science", "Science > description")
-    assert taxonomy.descriptions == ("", "")
-
-
 @pytest.mark.parametrize("name", ["tree.json", "tree.csv"])
 def test_written_files_keep_descriptions(name: str, tmp_path: Path) -> None:
     DESCRIBED.write(tmp_path / name)
     again = Taxonomy.read(tmp_path / name)
     assert again == DESCRIBED
     assert again.descriptions == TEXTS
-
-
-@pytest.mark.parametrize(
-    ("identifier", "name"), [(" a", "A"), ("Root", "A"), ("a", "A "), ("a", "A\r\nB"), ("a", "A" * 200_000)]
-)
-def test_what_a_table_cannot_hold_is_refused(identifier: str, name: str, tmp_path: Path) -> None:
-    taxonomy = Taxonomy([identifier], [-1], [name])
-    with pytest.raises(InputError):
-        taxonomy.write(tmp_path / "tree.csv")
-    assert list(tmp_path.iterdir()) == []
-    taxonomy.write(tmp_path / "tree.json")
-    assert Taxonomy.read(tmp_path / "tree.json") == taxonomy
 
 
 @pytest.mark.parametrize(
@@ -440,12 +366,3 @@ def test_tables_that_are_refused(text: str, columns: dict[str, str], line: int |
     with pytest.raises(InputError) as caught:
         TREE.with_descriptions(file, **columns)
     assert (caught.value.path, caught.value.line, bool(caught.value.remedy)) == (file, line, True)
-
-
-@needs_data
-def test_descriptions_of_arxiv() -> None:
-    rows = [line.split("\t") for line in (SHARED / "arxiv/labels.tsv").read_text(encoding="utf-8").splitlines()[1:]]
-    described, table = Taxonomy.read(SHARED / "arxiv/taxonomy.tsv").with_descriptions(SHARED / "arxiv/labels.tsv")
-    assert (table.matched, table.rows, table.unknown) == (161, 161, [])
-    texts = {label: text for label, text in zip(described.ids, described.descriptions, strict=True) if text}
-    assert texts == {node: text for node, _, text in rows if text}

@@ -191,15 +191,6 @@ def test_where_the_paths_of_a_document_end() -> None:
     assert tree.branch_sums(np.array([1, 10, 100, 1000])).tolist() == [1111, 110, 100, 1000]
 
 
-def test_a_tree_of_paths() -> None:
-    taxonomy = Taxonomy.from_paths([("b", "c"), ("a",), ("b", "a", "c")], "/")
-    assert taxonomy.ids == ("a", "b", "b/a", "b/a/c", "b/c")
-    assert taxonomy.names == ("a", "b", "a", "c", "c")
-    for path, separator in ((("a", ""), "/"), (("a ",), "/"), (("a/b",), "/"), (("a",), "")):
-        with pytest.raises(InputError):
-            Taxonomy.from_paths([path], separator)
-
-
 #  0 n (News)     1 n/s (Sports)    2 n/s/r (Reviews)
 #  3 a (Arts)     4 a/m (Music)     5 a/m/r (Reviews)
 NEWS = Taxonomy(
@@ -227,13 +218,6 @@ def test_a_name_that_several_labels_have_is_ambiguous() -> None:
     with pytest.raises(InputError):
         taxonomy.resolve("Health")
     assert taxonomy.resolve("News > Health") == 2
-
-
-def test_names_that_hold_the_separator() -> None:
-    taxonomy = Taxonomy(["1", "2", "3", "4"], [-1, 0, 1, 0], ["A", "B", "C", "B > D"])
-    assert [taxonomy.resolve(label) for label in ("A > B > D", "A > B > C", "B > D")] == [3, 2, 3]
-    twins = Taxonomy(["1", "2", "3", "4"], [-1, 0, 1, 0], ["A", "B", "C", "B > C"])
-    assert twins.candidates("A > B > C") == [2, 3]
 
 
 @pytest.mark.parametrize("label", ["Musik", "music", "Music ", "qqqqqqqq", "", "x" * 10_000, "News > Music", " > News"])

@@ -126,25 +126,6 @@ def test_papers_that_cannot_be_used(tmp_path: Path) -> None:
     ]
 
 
-def test_dates(tmp_path: Path) -> None:
-    source = snapshot(
-        tmp_path,
-        record("before", **on("Fri, 31 Dec 1999 23:59:59 GMT")),
-        record("first", **on("Sat, 1 Jan 2000 00:00:00 GMT")),
-        record("train", **on("Mon, 31 Dec 2001 23:59:59 GMT")),
-        record("dev", **on("Tue, 1 Jan 2002 00:00:01 GMT")),
-        record("test", **on("Wed, 1 Jan 2003 12:00:00 GMT")),
-        record("last", **on("Wed, 31 Dec 2003 23:59:59 GMT")),
-        record("after", **on("Thu, 1 Jan 2004 00:00:00 GMT")),
-        record("undated", **on("long ago")),
-        record("unversioned", versions=[]),
-    )
-    time = {"since": date(2000, 1, 1), "until": date(2003, 12, 31)}
-    summary = build_arxiv(source, tmp_path / "out", **time, dev_from=date(2002, 1, 1), test_from=date(2003, 1, 1))
-    assert ids(tmp_path / "out") == {"train": {"first", "train"}, "dev": {"dev"}, "test": {"test", "last"}}
-    assert summary.left_out == {"no date of the first version": 2}
-
-
 @pytest.mark.slow
 def test_the_split_is_drawn_by_id_and_seed_alone(tmp_path: Path) -> None:
     records = [record(f"{number:04d}") for number in range(4000)]
@@ -245,20 +226,6 @@ def read(title: str, abstract: str) -> Paper | str:
 )
 def test_notices_of_withdrawal(abstract: str) -> None:
     assert read("Title", abstract) == "withdrawn"
-
-
-@pytest.mark.parametrize(
-    "abstract",
-    [
-        "This paper studies how cash is withdrawn from banks.",
-        "Samples were withdrawn from the lake. This paper has been written since.",
-        "Withdrawn samples are biased.",
-        "Retracted articles are cited. We ask why.",
-        "The authors have shown that nothing can be withdrawn.",
-    ],
-)
-def test_abstracts_that_speak_of_withdrawing(abstract: str) -> None:
-    assert isinstance(read("Title", abstract), Paper)
 
 
 NAME = "arxiv-metadata-oai-snapshot.json"

@@ -61,14 +61,6 @@ def test_texts_labels_and_splits(hiagm, tmp_path: Path) -> None:
     assert record["settings"]["dev"] == str(tmp_path / "dev.json")
 
 
-def test_documents_without_text_or_labels_are_left_out(hiagm, tmp_path: Path) -> None:
-    with (tmp_path / "train.json").open("a") as file:
-        file.write("\n" + line([], ["CCAT"]) + line(["x"], []) + line("  ", ["CCAT"]) + line("a \ud800", ["CCAT"]))
-    assert sorted(hiagm().left_out.values()) == [1, 1, 2]
-    left = [json.loads(row) for row in (tmp_path / "out" / "left-out.jsonl").read_text().splitlines()]
-    assert left[0] == {"where": f"{tmp_path / 'train.json'}:4", "reason": "no text"}  # line 3 is blank
-
-
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"token": "x"}', '{"token": ["x", 1], "label": ["CCAT"]}', line(["x"], ["none"])]
 )
@@ -79,14 +71,6 @@ def test_bad_lines(hiagm, tmp_path: Path, text: str) -> None:
         hiagm()
     assert (error.value.path, error.value.line) == (tmp_path / "train.json", 3)
     assert not (tmp_path / "out").exists()
-
-
-def test_ancestors_are_added_if_asked_for(hiagm, tmp_path: Path) -> None:
-    (tmp_path / "train.json").write_text(line(["x"], ["C151"]))
-    with pytest.raises(InputError):
-        hiagm()
-    hiagm(add_ancestors=True)
-    assert rows(tmp_path / "out", "train")[0]["labels"] == ["CCAT", "C15", "C151"]
 
 
 @pytest.mark.parametrize(("tree", "labels"), [("wos", 141), ("nyt", 166), ("rcv1", 103)])
@@ -173,13 +157,3 @@ def test_fasttext_texts_labels_and_the_drawn_tree(fasttext, tmp_path: Path) -> N
     tree = DataFolder(tmp_path / "out").taxonomy
     assert tree.ids == ("food", "food/sauce", "food/cheese", "tools")
     assert tree.names == ("food", "sauce", "cheese", "tools")
-
-
-def test_fasttext_with_a_tree(fasttext, tmp_path: Path) -> None:
-    tree = tmp_path / "tree.tsv"
-    tree.write_text("Root\ttools\tfood\nfood\tcheese\tsauce\n")
-    fasttext(taxonomy=tree)
-    assert rows(tmp_path / "out", "train")[1]["labels"] == ["tools", "food", "sauce"]
-    with pytest.raises(InputError) as error:
-        fasttext(taxonomy=tree, path_separator=None)
-    assert (error.value.path, error.value.line) == (tmp_path / "train.txt", 1)

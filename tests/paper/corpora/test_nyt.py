@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 import xml.dom.minidom
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -143,30 +142,6 @@ def test_documents_stand_in_the_order_of_the_lists(corpus: Path, tmp_path: Path)
     assert sum(1 for split in data.splits for _ in data.documents(split)) == 4
 
 
-@pytest.mark.parametrize(
-    ("packed", "member"),
-    [
-        ("data/2006/12.tgz", "12/24/1815754.xml"),  # as published
-        ("2006/12.tgz", "./12/24/1815754.xml"),  # --source is the folder "data"
-        ("data/2006/12/12.tar.gz", "1815754.xml"),
-        (None, "data/2006/12/24/1815754.xml"),  # unpacked
-        (None, "2006/1815754.xml"),
-        (None, "Nytimes/2006/1815754.xml"),  # as the literature's program wants it
-    ],
-)
-def test_places_where_a_document_may_be(packed: str | None, member: str, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    folder = member.rpartition("/")[0]
-    for name in (member, f"{folder}/1.xml", f"{folder}/2.xml") if packed is None else ():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_bytes(article(SPORTS))
-    if packed is not None:
-        pack(source / packed, dict.fromkeys((member, "12/31/1.xml", "12/31/2.xml"), article(SPORTS)))
-    write_lists(tmp_path / "lists", ["2006/1815754"], ["2006/1"], ["2006/2"])
-    build_nyt(source, tmp_path / "out", ids=tmp_path / "lists")
-    assert [row["id"] for split in rows(tmp_path / "out").values() for row in split] == ["1815754", "1", "2"]
-
-
 def build_one(tmp_path: Path, *articles: bytes, **options: object) -> Path:
     """Build a corpus in which these are the training documents; return its folder."""
     members = {f"01/01/{number}.xml": data for number, data in enumerate(articles)}
@@ -176,26 +151,6 @@ def build_one(tmp_path: Path, *articles: bytes, **options: object) -> Path:
     )
     write_lists(tmp_path / "source", [f"2000/{n}" for n in range(len(articles))], ["2000/98"], ["2000/99"])
     return build_nyt(tmp_path / "source", tmp_path / "out", **options).output
-
-
-MARKUP = article(
-    SPORTS,
-    abstract="<abstract>\n<p>An abstract.</p>\n</abstract>",
-    lead="<p>The caf&eacute;&#8217;s lead.</p>",
-    text="<p>The caf&eacute;&#8217;s lead.</p>\n<p/>\n"
-    '<p>  He\n  said <em>&ldquo;so <a href="x">it</a> is&rdquo;</em> &mdash; twice.</p><p>Yes.</p><p>Yes.</p>',
-)
-
-
-def test_full_text(tmp_path: Path) -> None:
-    assert texts(build_one(tmp_path, MARKUP)) == ["An abstract. The café’s lead. He said “so it is” — twice. Yes. Yes."]
-
-
-def test_literature_text(tmp_path: Path) -> None:
-    # The first <p> is the abstract here; the lead comes twice, and nothing stands between the paragraphs.
-    assert texts(build_one(tmp_path, MARKUP, text="literature")) == [
-        "The café’s lead.The café’s lead. He said “so it is” — twice.Yes.Yes."
-    ]
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)
@@ -283,17 +238,6 @@ def test_truncated_archives(share: float, corpus: Path) -> None:
         assert "after member 52, '12/24/1815754.xml': " in error.what
 
 
-def test_a_document_listed_twice(corpus: Path, tmp_path: Path) -> None:
-    with (corpus / "idnewnyt_train.json").open("a") as file:
-        file.write("2006/1815754.xml\n")
-    summary = build_nyt(corpus, tmp_path / "out")
-    assert summary.documents["train"] == 2
-    assert summary.left_out == Counter({"listed twice": 1})
-    assert left_out(summary.output) == [
-        {"where": f"{corpus / 'idnewnyt_train.json'}:3", "reason": "listed twice", "detail": "2006/1815754.xml"}
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
@@ -309,15 +253,6 @@ def test_a_document_listed_twice(corpus: Path, tmp_path: Path) -> None:
 def test_lists_that_are_wrong(name: str, content: str, line: int | None, corpus: Path) -> None:
     (corpus / name).write_text(content)
     check_refused(corpus, corpus / name, line)
-
-
-def test_a_source_that_is_not_the_corpus(corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    for source in (tmp_path / "absent", tmp_path / "other"):
-        with pytest.raises(InputError) as error:
-            build_nyt(source, tmp_path / "out", ids=corpus)
-        assert error.value.path == source
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_literatures_tree(shared_data: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hgclr.data.check import check
 from hgclr.data.folder import DataFolder
 from hgclr.errors import InputError
-from hgclr.paper.corpora.rcv1 import build_rcv1, find_disks, read_topics, split_training
+from hgclr.paper.corpora.rcv1 import build_rcv1, read_topics, split_training
 from hgclr.taxonomy import Taxonomy
 
 TOPIC_FILE = """\
@@ -225,29 +225,6 @@ def test_damage_within_an_archive(tmp_path: Path) -> None:
         build_rcv1(tmp_path / "disks", tmp_path / "data")
 
 
-TOKENS = ".I 2286\n.W\nrecov recov .I 1\nexcit\n\n.I 2288\n.W\nmexic\n\n"
-
-
-def write_zip(path: Path, *names: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            archive.writestr(name, "<newsitem/>")
-
-
-def test_archives_at_any_depth_in_the_order_of_their_names(tmp_path: Path) -> None:
-    write_zip(tmp_path / "cd2" / "19970301.zip", "9newsML.xml")
-    write_zip(tmp_path / "cd3" / "19960820.ZIP", "1newsML.xml")
-    (tmp_path / "unpacked" / "19961224").mkdir(parents=True)
-    (tmp_path / "unpacked" / "19961224" / "5newsML.xml").touch()
-    (tmp_path / "unpacked" / "empty").mkdir()
-    (tmp_path / "notes.txt").touch()
-    disks = find_disks(tmp_path)
-    places = ["cd3/19960820.ZIP", "unpacked/19961224", "cd2/19970301.zip"]
-    assert disks.places == [tmp_path / place for place in places]
-    assert disks.others == [tmp_path / "notes.txt"]
-
-
 # As the publisher prints it: sorted by code, so that parents may follow their children, in columns.
 SMALL = """\
 parent: None    child: Root    child-description: No Description
@@ -265,24 +242,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "rcv1.topics.hier.orig"
     path.write_text(SMALL)
     return path
-
-
-def test_codes_are_the_names_unless_descriptions_are_wanted(file: Path) -> None:
-    ids = ("CCAT", "GCAT", "C15", "C151", "C1511", "GCRIM")
-    tree = read_topics(file)
-    assert tree.ids == tree.names == ids
-    assert tree.parents.tolist() == [-1, -1, 0, 2, 3, 1]
-    described = read_topics(file, "descriptions")
-    assert described.ids == ids
-    assert described.parents.tolist() == tree.parents.tolist()
-    assert described.names == (
-        "CORPORATE/INDUSTRIAL",
-        "GOVERNMENT/SOCIAL",
-        "PERFORMANCE",
-        "ACCOUNTS/EARNINGS",
-        "ANNUAL RESULTS",
-        "CRIME, LAW ENFORCEMENT",
-    )
 
 
 def test_the_real_tree(tmp_path: Path, shared_data: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.data import DataFolder
 from hgclr.errors import InputError
 from hgclr.paper.corpora.wos import (
     GIT_BLOBS,
@@ -74,12 +73,6 @@ LITERATURE = [
     ["Psychology", "Depression"],
 ]
 
-ORIGINAL = [
-    *LITERATURE[:6],
-    ["Medical", "Medical/Depression"],
-    *[["Psychology", "Psychology/Depression"]] * 3,
-]
-
 
 def write_xlsx(path: Path, rows: Sequence[Sequence[object]], header: Sequence[object] = HEADER) -> Path:
     workbook = openpyxl.Workbook()
@@ -111,20 +104,6 @@ def documents(folder: Path) -> dict[str, list[dict[str, object]]]:
         with gzip.open(folder / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
             splits[name] = [json.loads(line) for line in lines]
     return splits
-
-
-def test_a_spreadsheet_under_both_kinds_of_names(tmp_path: Path) -> None:
-    source = write_xlsx(tmp_path / "wos" / "Meta-data" / "Data.xlsx", ROWS)
-    summary = build_wos(tmp_path / "wos", tmp_path / "out")
-    assert documents(tmp_path / "out") == expected(TEXTS, LITERATURE)
-    assert summary.documents == {"train": 6, "dev": 2, "test": 2}
-    assert summary.left_out == {}
-    tree = DataFolder(tmp_path / "out").taxonomy
-    assert tree.parents.tolist() == [-1, -1, -1, 0, 0, 1, 2]
-    record = json.loads((tmp_path / "out" / "corpus.json").read_text())
-    assert record["settings"] == {"source": ["Data.xlsx"], "labels": "literature"}
-    build_wos(source, tmp_path / "out", labels="original")
-    assert documents(tmp_path / "out") == expected(TEXTS, ORIGINAL)
 
 
 def test_sources_that_cannot_be_used(tmp_path: Path) -> None:

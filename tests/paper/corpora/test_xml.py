@@ -19,12 +19,6 @@ def test_named_and_numeric_characters(doctype: str) -> None:
     assert parse(data.encode()).text == "Café — 5 < 6 & éé \"' &eacute;"
 
 
-@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1", "windows-1252", "UTF-16"])
-def test_the_header_names_the_encoding(encoding: str) -> None:
-    data = f'<?xml version="1.0" encoding="{encoding}"?>\n<p>naïve</p>'.encode(encoding)
-    assert parse(data).text == "naïve"
-
-
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

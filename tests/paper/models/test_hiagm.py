@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.models import architecture, load_deployed
@@ -305,20 +304,6 @@ def test_levels_at_a_time_equal_label_by_label(labels: int, seed: int, deep: boo
     slow = torch.autograd.grad(expected, weights, direction, allow_unused=True, materialize_grads=True)
     for one, other in zip(fast, slow, strict=True):
         torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize(
-    ("sections", "overrides"),
-    [
-        ({"model": {"architecture": "himatch"}, "training": {"effort": "head"}}, []),
-        ({"model": {"encoder": "textrcnn"}, "training": {"effort": "names"}}, []),
-        ({"model": {"architecture": "himatch"}}, ["training.refit_head=true"]),
-        ({"model": {"encoder": "textrcnn"}}, ["model.lora.rank=4"]),
-    ],
-)
-def test_baselines_need_full_training(sections: dict, overrides: list[str]) -> None:
-    with pytest.raises(InputError):
-        RunConfig.build({"data": {"path": "d"}, "output": "o", **sections}, overrides)
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)

@@ -22,7 +22,6 @@ from hgclr.paper.models.himatch import (
 )
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, train
-from support.short_runs import StopWhenLearned, tiny_set, without_dropout
 from support.toy import GOLD, TEXTS, batch_of, check_it_is_deployed_as, check_saved_and_loaded
 
 ADDED = ("label_structure.", "label_joint.", "text_joint.")
@@ -173,24 +172,6 @@ def make_run(make_encoder, data: Path, output: Path, model: dict | None = None, 
             "output": output,
         }
     )
-
-
-@pytest.mark.slow
-def test_a_tiny_set_is_learned(make_encoder, toy_data: Path, tmp_path: Path) -> None:
-    """Train and dev are the same documents."""
-    data = tiny_set(toy_data, tmp_path / "data")
-    model = {
-        "encoder": without_dropout(make_encoder("bert"), tmp_path / "encoder"),
-        "node_width": 64,
-        "classifier_dropout": 0.0,
-        "structure_dropout": 0.0,
-        "pooling": "mean",  # what the first token of a random encoder says is hard to learn from
-    }
-    run = make_run(make_encoder, data, tmp_path / "run", model, epochs=20, batch_size=8, patience=20)
-    metrics = train(run, callbacks=[StopWhenLearned(0.96)]).metrics
-    assert metrics["dev"]["micro"]["f1"] > 0.95
-    first, last = metrics["history"][0], metrics["history"][-1]
-    assert last["loss_joint"] + last["loss_matching"] < 0.5 * (first["loss_joint"] + first["loss_matching"])
 
 
 class Kill(TrainerCallback):

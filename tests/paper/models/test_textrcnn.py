@@ -14,7 +14,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import AutoTokenizer
 
 from hgclr.config import PRESETS
 from hgclr.errors import InputError
@@ -31,7 +30,7 @@ from hgclr.paper.models.textrcnn import (
     word_tokenizer,
 )
 from hgclr.training import RunConfig, train
-from hgclr.training.run import TrainingResult, new_model, started_model, tokenize_splits
+from hgclr.training.run import new_model, tokenize_splits
 from support.short_runs import StopWhenLearned, tiny_set
 
 TEXTS = ["the judge of the court", "atom", "serve the racket in the net of the lake", "salt is a molecule"]
@@ -245,23 +244,6 @@ def test_a_tiny_set_is_learned_saved_and_predicted(toy_data: Path, tmp_path: Pat
     assert {path.suffix for path in result.model.iterdir()} == {".json", ".safetensors"}
 
 
-@pytest.fixture(scope="module")
-def first(toy_data: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
-    """A run of one epoch."""
-    return train(make_run(toy_data, tmp_path_factory.mktemp("first") / "run", epochs=1))
-
-
-@pytest.mark.slow
-def test_a_trained_model_can_be_trained_on(toy_data: Path, tmp_path: Path, first: TrainingResult) -> None:
-    settings = {"data": {"path": toy_data}, "model": {"start": first.training_model}, "output": tmp_path / "second"}
-    model, tokenizer, _ = started_model(RunConfig.model_validate(settings), first.training_model)
-    saved = AutoTokenizer.from_pretrained(first.model)
-    assert tokenizer.get_vocab() == saved.get_vocab()
-    known = tokenizer.convert_tokens_to_ids("law")  # in no text, but a label's name
-    assert known != tokenizer.unk_token_id
-    assert model.name_tokens[model.config.taxonomy.resolve("law")].tolist() == [known]
-
-
 def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_path: Path) -> None:
     run = make_run(own_words(toy_data, tmp_path / "data"), tmp_path / "run")
     (run.data.path / "dev.jsonl.gz").unlink()
@@ -294,9 +276,6 @@ def test_word_vectors_are_the_start(toy_data: Path, tmp_path: Path) -> None:
     assert train(run).metrics["dev"]["micro"]["f1"] >= 0
 
 
-SENTENCES = ["The cat sat.", "the Dog sat!", "THE bird, the dog"]
-
-
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1), min_size=1, max_size=8), st.integers(1, 3))
 def test_the_vocabulary_is_that_of_a_plain_count(texts: list[list[str]], minimum: int) -> None:
@@ -309,20 +288,6 @@ def test_the_vocabulary_is_that_of_a_plain_count(texts: list[list[str]], minimum
         return
     tokenizer = word_tokenizer(reversed(joined), minimum=minimum)  # the order of texts decides nothing
     assert tokenizer.convert_ids_to_tokens(range(2, len(tokenizer))) == expected
-
-
-GLOVE = "the 0.5 -1 2\n. . . 9 9 9\nDog 7 7 7\ndog 1e-3 0 .25\nthe 8 8 8\n\u00e9t\u00e9 1 2 3\n"
-
-
-@pytest.mark.parametrize("header", ["", "6 3\n"])
-def test_vectors_of_the_words_asked_for(tmp_path: Path, header: str) -> None:
-    """The first vector of a word counts; phrases with spaces, as some tables have, are no words."""
-    path = tmp_path / "vectors.txt"
-    path.write_text(header + GLOVE, encoding="utf-8")
-    places, vectors = read_word_vectors(path, ["[UNK]", "cat", "\u00e9t\u00e9", "dog", "the", "."])
-    assert places.tolist() == [2, 3, 4]
-    np.testing.assert_array_equal(vectors, np.float32([[1, 2, 3], [1e-3, 0, 0.25], [0.5, -1, 2]]))
-    assert vectors.dtype == np.float32
 
 
 @pytest.mark.parametrize(
