@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from hgclr.errors import InputError
 from hgclr.files import json_bytes, read_bytes, read_json, sha256
@@ -52,10 +50,16 @@ def refuse_code(folder: Path) -> None:
         if not TELLING.search(content):
             continue
         try:
-            value = json.loads(content)
+            waiting = [json.loads(content)]
         except (ValueError, RecursionError):
             continue  # the reader of the file reports it
-        for fields in _objects(value):
+        while waiting:  # no recursion, because a file may nest objects deeply
+            fields = waiting.pop()
+            if isinstance(fields, list):
+                waiting.extend(fields)
+            if not isinstance(fields, dict):
+                continue
+            waiting.extend(fields.values())
             if not isinstance(fields.get("auto_map", 0), int):  # a number: a word of a vocabulary
                 raise InputError(
                     "'auto_map' asks for code that comes with the model, which is never run",
@@ -67,18 +71,6 @@ def refuse_code(folder: Path) -> None:
                 if isinstance(name, str) and (Path(name).name != name or "\\" in name or name == ".."):
                     what = f"'weight_map' names {name!r}, which is not a file of this folder"
                     raise InputError(what, path=path, remedy="copy or download the folder again")
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a JSON value; without recursion, because a file may nest them deeply."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            yield value
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
 
 
 def write_manifest(folder: Path) -> None:

@@ -188,7 +188,6 @@ def test_where_the_paths_of_a_document_end() -> None:
         assert np.flatnonzero(row[0]).tolist() == sorted(labels)
     assert tree.path_names(2) == ("a", "b", "c")
     assert tree.branch_sizes.tolist() == [4, 2, 1, 1]
-    assert tree.branch_sums(np.array([1, 10, 100, 1000])).tolist() == [1111, 110, 100, 1000]
 
 
 #  0 n (News)     1 n/s (Sports)    2 n/s/r (Reviews)

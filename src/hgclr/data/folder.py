@@ -67,7 +67,14 @@ class LabelReader:
         for label in self._labels(cell):
             indices = self._known.get(label)
             if indices is None:
-                indices = self._known[label] = self._resolve(label)
+                try:
+                    index = self._taxonomy.resolve(label, self._form.path_separator)
+                except InputError as error:
+                    raise RowProblem(error.what, error.remedy) from None
+                path = self._taxonomy.path_name(index, self._form.path_separator)
+                with_ancestors = self._form.add_ancestors or (self._parents[index] != -1 and label == path)
+                indices = tuple(self._taxonomy.closure([index]).tolist()) if with_ancestors else (index,)
+                self._known[label] = indices
             found.update(indices)
         labels = tuple(sorted(found))
         for index in labels:
@@ -91,14 +98,6 @@ class LabelReader:
             if not isinstance(label, str):
                 raise RowProblem(f"wrong type: the label {label!r} is not a string", "write ids and names as strings")
         return cell
-
-    def _resolve(self, label: str) -> tuple[int, ...]:
-        try:
-            index = self._taxonomy.resolve(label, self._form.path_separator)
-        except InputError as error:
-            raise RowProblem(error.what, error.remedy) from None
-        is_path = self._parents[index] != -1 and label == self._taxonomy.path_name(index, self._form.path_separator)
-        return tuple(self._taxonomy.closure([index]).tolist()) if self._form.add_ancestors or is_path else (index,)
 
 
 def row_form(path: Path | None, **chosen: str | bool | None) -> RowForm:
@@ -209,10 +208,14 @@ class DataFolder:
         self.path = find_data(path)
         self.form = row_form(self.path, **reading)
         self.skip_bad_rows = skip_bad_rows
-        self.splits = _find_splits(self.path)
+        self.splits: dict[str, Path] = {}
+        for split, names in SPLITS.items():
+            files = [self.path / (name + suffix) for name in names for suffix in SUFFIXES]
+            if found := [file for file in files if file.is_file()]:
+                what = f"for the split {split!r}"
+                self.splits[split] = only_file(found, self.path, what, "keep one of them in the folder")
         if needs_documents and not self.splits:
-            files = f"train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
-            remedy = f"a split is a file such as {files}"
+            remedy = f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
             raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
             found = taxonomy_files(self.path) if taxonomy is None else [local(taxonomy)]
@@ -284,16 +287,6 @@ def empty_split(path: Path, bad: int) -> InputError:
     """Return the error for a split without a good row."""
     what = f"empty split: all {bad} rows are bad" if bad else "empty split: no rows"
     return InputError(what, path=path, remedy="a split needs at least one good row")
-
-
-def _find_splits(folder: Path) -> dict[str, Path]:
-    splits = {}
-    for split, names in SPLITS.items():
-        files = [folder / (name + suffix) for name in names for suffix in SUFFIXES]
-        found = [file for file in files if file.is_file()]
-        if found:
-            splits[split] = only_file(found, folder, f"for the split {split!r}", "keep one of them in the folder")
-    return splits
 
 
 def taxonomy_files(folder: Path) -> list[Path]:

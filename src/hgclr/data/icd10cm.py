@@ -44,7 +44,8 @@ def build_icd10cm(
         always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
         for key, (text, labels) in book.texts.items():
             ids = [taxonomy.ids[index] for index in taxonomy.closure(sorted(labels))]
-            writer.add("train" if key in always_train else _split(key, seed), text, ids)
+            split = {8: "dev", 9: "test"}.get(stable_hash(seed, key) % 10, "train")
+            writer.add("train" if key in always_train else split, text, ids)
         for code, text in book.citing:
             writer.leave_out("it cites a code of its own block", code, text)
     return writer.summary
@@ -74,19 +75,14 @@ class _Book:
             name, code_range = _name_and_range(icd.get_description(chapter))
             top = self._label(code_range or chapter, name, -1)
             for block in icd.get_children(chapter):
-                self._read_block(icd, block, top)
+                label, categories = top, icd.get_children(block, prioritize_blocks=True)
+                if categories and self._levels >= BLOCKS:
+                    name, _ = _name_and_range(icd.get_description(block, prioritize_blocks=True))
+                    label = self._label(block, name, top)
+                for category in categories:
+                    self._read_code(icd, category, CATEGORIES, label, block, set(categories))
             if progress is not None:
                 progress(done, len(chapters))
-
-    def _read_block(self, icd: Any, block: str, label: int) -> None:
-        categories = icd.get_children(block, prioritize_blocks=True)
-        if not categories:
-            return
-        if self._levels >= BLOCKS:
-            name, _ = _name_and_range(icd.get_description(block, prioritize_blocks=True))
-            label = self._label(block, name, label)
-        for category in categories:
-            self._read_code(icd, category, CATEGORIES, label, block, set(categories))
 
     def _read_code(self, icd: Any, code: str, level: int, label: int, block: str, known: set[str]) -> None:
         """Gather a category or subcategory and all below it.
@@ -125,7 +121,3 @@ def _name_and_range(description: str) -> tuple[str, str | None]:
     """Split "Tuberculosis (A15-A19)" into the name and the codes."""
     found = CODE_RANGE.search(description)
     return (description[: found.start()], found.group(1)) if found else (description, None)
-
-
-def _split(text: str, seed: int) -> str:
-    return {8: "dev", 9: "test"}.get(stable_hash(seed, text) % 10, "train")

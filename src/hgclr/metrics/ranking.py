@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,13 +60,14 @@ class RankingScores:
         self._documents += len(gold)
         with_gold = gold.any(axis=1)
         self._with_gold += int(np.count_nonzero(with_gold))
-        self._count_places(probabilities[with_gold], gold[with_gold])
-        self._count_areas(probabilities[with_gold], gold[with_gold])
-
-    def _count_places(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
+        probabilities, gold = probabilities[with_gold], gold[with_gold]
+        # For the whole batch: with many labels a block is a few documents, and the work on the tree would cost more.
+        lowered, closed = monotone(probabilities, self.taxonomy), self.taxonomy.close(gold)
         discounts = 1 / np.log2(np.arange(2, len(self.taxonomy) + 2))
         best = np.cumsum(discounts)
-        for rows in self._blocks(len(gold)):
+        size = max(1, BLOCK // len(self.taxonomy))
+        for start in range(0, len(gold), size):
+            rows = slice(start, start + size)
             hits = _Ranking.of(probabilities[rows], gold[rows]).shared_hits()
             found = np.cumsum(hits, axis=1)
             wanted = np.count_nonzero(gold[rows], axis=1)
@@ -76,16 +77,7 @@ class RankingScores:
                 self._precision[number] += found[:, places - 1].sum() / k
                 gains = hits[:, :places] @ discounts[:places]
                 self._gain[number] += (gains / best[np.minimum(wanted, places) - 1]).sum()
-
-    def _count_areas(self, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-        # For the whole batch: with many labels a block is a few documents, and the work on the tree would cost more.
-        lowered, closed = monotone(probabilities, self.taxonomy), self.taxonomy.close(gold)
-        for rows in self._blocks(len(gold)):
             self._area += _Ranking.of(lowered[rows], closed[rows]).sum_of_areas()
-
-    def _blocks(self, documents: int) -> Iterator[slice]:
-        size = max(1, BLOCK // len(self.taxonomy))
-        return (slice(start, start + size) for start in range(0, documents, size))
 
     def r_precision(self) -> float:
         """Return the share of gold labels among as many first places as the document has gold labels."""

@@ -78,10 +78,22 @@ class Taxonomy:
             if text is not None and not isinstance(text, str):
                 raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
         self._descriptions = tuple("" if text is None else " ".join(text.split()) for text in texts)
-        self._parents = _checked_parents(parents, len(self._ids))
+        count = len(self._ids)
+        array = np.array(parents, dtype=None if count else np.int64)
+        if array.shape != (count,) or array.dtype.kind not in "iu":
+            raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
+        outside = np.flatnonzero((array < -1) | (array >= count))
+        if outside.size:
+            remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
+            raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
+        self._parents = read_only(array.astype(np.int64, copy=False))
         self._depths = read_only(check_labels(self._ids, self._names, self._parents, Source("")))
         for strings in (self._ids, self._names, self._descriptions):
-            _check_unicode(strings)
+            try:
+                "".join(strings).encode()
+            except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
+                bad = next(text for text in strings if any("\ud800" <= character <= "\udfff" for character in text))
+                raise InputError(f"{bad!a} is not valid Unicode text", remedy="correct its \\u escapes") from None
         by_depth = np.argsort(self._depths, kind="stable").astype(np.int64, copy=False)
         self._levels = tuple(map(read_only, np.split(by_depth, np.cumsum(np.bincount(self._depths)[1:-1]))))
         inner = np.zeros(len(self._ids) + 1, dtype=np.bool_)  # the last entry, at -1, is the virtual root
@@ -183,11 +195,6 @@ class Taxonomy:
     def path_name(self, index: int, separator: str = " > ") -> str:
         """Return the names on the path to a label, joined by ``separator``."""
         return separator.join(self.path_names(index))
-
-    def branch_sums(self, values: NDArray[np.generic]) -> NDArray[np.int64]:
-        """Return for each label the sum of the values, (K,), of itself and all labels below it, (K,)."""
-        sums: NDArray[np.int64] = self.order.carried_up(values.astype(np.int64)[None], np.add)[0]
-        return sums
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
         """Return the labels at which a document's paths end, in their order."""
@@ -433,27 +440,6 @@ def check_name(name: str, separator: str) -> None:
         raise InputError(f"the name {name!r} holds {separator!r}", remedy="give another path_separator")
 
 
-def _checked_parents(parents: Sequence[int] | NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the parents of ``count`` labels as a read-only copy."""
-    array = np.array(parents, dtype=None if count else np.int64)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
-    outside = np.flatnonzero((array < -1) | (array >= count))
-    if outside.size:
-        remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
-        raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
-    return read_only(array.astype(np.int64, copy=False))
-
-
-def _check_unicode(texts: Sequence[str]) -> None:
-    """Refuse half a surrogate pair (JSON can escape one), which UTF-8 cannot hold."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        bad = next(text for text in texts if any("\ud800" <= character <= "\udfff" for character in text))
-        raise InputError(f"{bad!a} is not valid Unicode text", remedy="correct its \\u escapes") from None
-
-
 class _LabelIndex:
     """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages."""
 
@@ -484,16 +470,17 @@ class _LabelIndex:
         if candidates:
             remedy = "give the id or the whole path"
             raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
-        raise InputError(f"unknown label {label!r}", remedy=self._suggestion(label))
+        if label not in self._near and len(self._near) < SUGGESTED:  # the search is slow
+            self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
+        near = [repr(other) for other in self._near.get(label, [])]
+        remedy = f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"
+        raise InputError(f"unknown label {label!r}", remedy=remedy)
 
     def candidates(self, label: str) -> list[int]:
         """Return all labels with this name or this path of names."""
         candidates = self._by_name.get(label, [])
-        if self._separator in label:
-            candidates = sorted({*candidates, *self._by_path(label)})
-        return list(candidates)
-
-    def _by_path(self, label: str) -> list[int]:
+        if self._separator not in label:
+            return list(candidates)
         segments = label.split(self._separator)
         reached: list[list[int]] = [[-1], *([] for _ in segments)]
         for start in range(len(segments)):
@@ -502,7 +489,7 @@ class _LabelIndex:
                     child = self._by_parent.get((node, self._separator.join(segments[start:stop])))
                     if child is not None:
                         reached[stop].append(child)
-        return reached[-1]
+        return sorted({*candidates, *reached[-1]})
 
     def _listed(self, candidates: Sequence[int]) -> str:
         """Return the candidates' ids and paths for an error message."""
@@ -512,13 +499,6 @@ class _LabelIndex:
             shown.append(repr(path) if path == identifier else f"{identifier!r} ({path})")
         left_out = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
         return ", ".join(shown) + left_out
-
-    def _suggestion(self, label: str) -> str:
-        """Return a remedy for an unknown label; only the first ones get the slow search for near misses."""
-        if label not in self._near and len(self._near) < SUGGESTED:
-            self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
-        near = [repr(other) for other in self._near.get(label, [])]
-        return f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
