@@ -13,9 +13,9 @@ from rich.tree import Tree
 from hgclr.cli.console import Console, print_table
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
-from hgclr.evaluation.audit import Audit, AuditFinding
+from hgclr.evaluation.audit import Audit
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
-from hgclr.evaluation.explanation import METHODS, ExplainedLabel, Explanation, counted
+from hgclr.evaluation.explanation import METHODS, Explanation, counted
 from hgclr.files import HARMLESS
 from hgclr.inference.predictions import PredictedLabel, Prediction
 
@@ -114,21 +114,16 @@ def print_audit(found: Audit, console: Console) -> None:
     for finding in found.findings[:SHOWN_FINDINGS]:
         text = " ".join(finding.text.split())
         text = text if len(text) <= console.width else text[: console.width - 1].rstrip() + "…"
-        rows.append([text, _changes(finding), str(finding.row), f"{finding.score:.2f}"])
+        strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
+        changes = []
+        for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
+            differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
+            # The lower end of a path tells most.
+            changes += [Text(f"{sign} {' > '.join(path[-3:])}", style) for path in differing[:3]]
+        rows.append([text, Text("\n").join(changes), str(finding.row), f"{finding.score:.2f}"])
     print_table(console, ("text", "gold (−), predicted (+)", "row", "score"), rows, texts=2)
     if len(found.findings) > SHOWN_FINDINGS:
         console.say(f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all", "dim")
-
-
-def _changes(finding: AuditFinding) -> Text:
-    """Return the paths that only one side has, a line each, of each side the three most contradicted ones."""
-    strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
-    lines = []
-    for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
-        differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
-        # The lower end of a path tells most.
-        lines += [Text(f"{sign} {' > '.join(path[-3:])}", style) for path in differing[:3]]
-    return Text("\n").join(lines)
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
@@ -184,7 +179,14 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
             start = (f"\n{label.label.probability:4.0%} ", "bold"), ("".join(f"{step} > " for step in above), "dim")
             console.print(Text.assemble(*start, (name, "bold"), (status, "yellow")))
             if coloured:
-                console.print(Padding(_marked(label, explanation), (0, 0, 0, 2)))
+                read = explanation.text[: explanation.words[-1].stop].translate(HARMLESS)
+                marked = Text(read + (" …" if explanation.unread else ""))
+                for word, shade in zip(explanation.words, explanation.shades(label, len(FOR)), strict=True):
+                    if shade:
+                        style = f"{'bold ' if abs(shade) == len(FOR) else ''}black on"
+                        ground = (FOR if shade > 0 else AGAINST)[abs(shade) - 1]
+                        marked.stylize(f"{style} {ground}", word.start, word.stop)
+                console.print(Padding(marked, (0, 0, 0, 2)))
             for side, words in zip(("for", "against"), explanation.strongest(label, 4), strict=True):
                 if words:
                     listed = "   ".join(f"{explanation.word(word)} {label.relevance[word]:+.2f}" for word in words)
@@ -203,14 +205,3 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
             for one in labels:
                 say(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})")
         console.print()
-
-
-def _marked(label: ExplainedLabel, explanation: Explanation) -> Text:
-    """Return the text that was read; the background of a word says how much it counts for or against the label."""
-    read = explanation.text[: explanation.words[-1].stop].translate(HARMLESS)
-    marked = Text(read + (" …" if explanation.unread else ""))
-    for word, shade in zip(explanation.words, explanation.shades(label, len(FOR)), strict=True):
-        if shade:
-            ground = (FOR if shade > 0 else AGAINST)[abs(shade) - 1]
-            marked.stylize(f"{'bold ' if abs(shade) == len(FOR) else ''}black on {ground}", word.start, word.stop)
-    return marked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -166,9 +167,7 @@ def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) ->
     """Refuse reports on other documents, or on another label tree."""
     one, two = ([(label["id"], label["name"], label["parent"]) for label in each["labels"]] for each in (first, other))
     if one != two:
-        place = next((place for place, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), None)
-        longer = max(one, two, key=len)
-        label = longer[min(len(one), len(two)) if place is None else place][0]
+        label = next(mine or its for mine, its in zip_longest(one, two) if mine != its)[0]
         raise InputError(
             f"{both} have different label trees; the first difference is at {label!r}",
             remedy="compare models that were trained with the same tree",
