@@ -139,3 +139,28 @@ def test_dropout_follows_torchs_seed_and_scales_what_it_keeps() -> None:
     for layer in (CPUDropout(0.5).eval(), CPUDropout(0.0)):
         assert torch.equal(layer(values), values)
     assert not CPUDropout(1.0)(values).any()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("cached", [1, 2 * 2 * 7 * 7, 10**6])  # one document at a time, two, all
+def test_attention_with_dropout_equals_the_definition(cached: int, padded: bool, monkeypatch) -> None:
+    monkeypatch.setattr(fast, "CACHED", cached)
+    torch.manual_seed(3)
+    query, key, value = (torch.randn(3, 2, 7, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    absent = torch.arange(7) >= torch.tensor([7, 3, 1])[:, None] if padded else None
+    drawn: list[torch.Tensor] = []
+    keep_mask = fast.keep_mask
+    monkeypatch.setattr(fast, "keep_mask", lambda *arguments: drawn.append(keep_mask(*arguments)) or drawn[-1])
+    ours = fast.dropout_attention(query, key, value, absent=absent, scale=0.3, dropout=0.375)
+    logits = query @ key.transpose(-1, -2) * 0.3
+    if absent is not None:
+        logits = logits.masked_fill(absent[:, None, None, :], -torch.inf)
+    expected = (logits.softmax(-1) * torch.cat(drawn) / 0.625) @ value
+    torch.testing.assert_close(ours, expected)
+    upstream = torch.randn_like(ours)
+    for one, other in zip(
+        torch.autograd.grad(ours, [query, key, value], upstream),
+        torch.autograd.grad(expected, [query, key, value], upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)

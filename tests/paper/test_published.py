@@ -200,7 +200,7 @@ def test_the_padding_row_of_the_edge_table_is_kept(
     assert (structure.padding is None) == (padding == 0)
     count = len(NAMES)
     nothing, each = torch.zeros(count, count), torch.eye(count)
-    attention = structure(nothing, nothing, each, heads=1, scale=1.0, dropout=0.0)  # the softmax of the bias alone
+    (attention,) = structure(nothing[None], nothing[None], each[None], scale=1.0, dropout=torch.nn.Identity())
     spatial = program.weights["graph_encoder.distance_embedding.weight"]
     for i in range(count):
         bias = []

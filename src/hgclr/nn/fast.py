@@ -1,4 +1,4 @@
-"""Fast versions of the plain modules: dropout on a CPU, and the label side of large trees.
+"""Fast versions: dropout and attention with dropout on a CPU, and the label side of large trees.
 
 With many labels, the label side is computed in blocks, and once more in the backward pass, so that no K x K table is
 kept. :class:`BlockAttention` equals :class:`~hgclr.nn.label_encoder.TreeAttention` if its span is the whole tree. With
@@ -8,8 +8,9 @@ subtree is contiguous in the walk, so that a stretch of it has no ancestors outs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ STRETCH = 256
 """In larger trees, labels that attend to each other."""
 SCORES = 2**22
 """Attention weights or token-label scores computed at a time: 16 MB in single precision."""
+CACHED = 2**19
+"""Attention weights between tokens computed at a time: 2 MB in single precision, which stay in a core's cache."""
 NAME_TOKENS = 2**14
 """Tokens of label names that are embedded at a time, padding included."""
 
@@ -46,20 +49,84 @@ class CPUDropout(nn.Dropout):
         return dropped
 
 
+def keep_mask(shape: Sequence[int], rate: int) -> Tensor:
+    """Return 0 with a probability of ``rate`` / 2^16 and else 1, uint8, which torch widens faster than bool."""
+    count = prod(shape)
+    bits = torch.empty(-(-count // 2), dtype=torch.int32).random_(-(2**31), None).view(torch.int16)[:count]
+    return (bits >= rate - 2**15).view(*shape).view(torch.uint8)
+
+
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, rate: int) -> Tensor:
-        count = values.numel()
-        bits = torch.empty(-(-count // 2), dtype=torch.int32).random_(-(2**31), None).view(torch.int16)[:count]
-        kept = (bits >= rate - 2**15).view(values.shape).view(torch.uint8)  # torch widens uint8 faster than bool
-        ctx.save_for_backward(kept)
+        mask = keep_mask(values.shape, rate)
+        ctx.save_for_backward(mask)
         ctx.scale = 1 / (1 - rate / 2**16)
-        return kept.to(values.dtype).mul_(values).mul_(ctx.scale)
+        return mask.to(values.dtype).mul_(values).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
+        (mask,) = ctx.saved_tensors
+        return mask.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
+
+
+def dropout_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, absent: Tensor | None, scale: float, dropout: float
+) -> Tensor:
+    """Return ``dropout(softmax(Q Kᵀ · scale)) V``, (B, heads, L, d) like Q, K and V, for training on a CPU.
+
+    torch's fast kernel for a CPU has no dropout. This one takes some documents at a time, so that their attention
+    weights fit the cache, and computes them again in the backward pass: only the masks are kept, a byte per weight.
+    ``absent`` is True on padding, (B, L).
+    """
+    output: Tensor = _Attention.apply(query, key, value, absent, scale, round(dropout * 2**16))  # type: ignore[no-untyped-call]
+    return output
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, absent: Tensor | None, scale: float, rate: int
+    ) -> Tensor:
+        ctx.size = max(1, CACHED // (query.shape[1] * query.shape[2] ** 2))
+        ctx.scale, ctx.kept = scale, 1 - rate / 2**16
+        output, masks = torch.empty_like(value), []
+        for some in _groups(len(query), ctx.size):
+            weights = _weights(query[some], key[some], absent, some, scale)  # (G, heads, L, L)
+            masks.append(keep_mask(weights.shape, rate))
+            weights = weights.mul_(masks[-1].to(weights.dtype))
+            output[some] = weights.to(value.dtype) @ value[some]
+        ctx.save_for_backward(query, key, value, absent, *masks)
+        return output.mul_(1 / ctx.kept)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, absent, *masks = ctx.saved_tensors
+        d_query, d_key, d_value = (torch.empty_like(part) for part in (query, key, value))
+        gradient = gradient * (1 / ctx.kept)
+        for some, kept in zip(_groups(len(query), ctx.size), masks, strict=True):
+            g = gradient[some]
+            weights = _weights(query[some], key[some], absent, some, ctx.scale)  # P, (G, heads, L, L)
+            mask = kept.to(weights.dtype)
+            d_weights = (g @ value[some].transpose(-1, -2)).to(weights.dtype).mul_(mask)  # dP
+            d_value[some] = (weights * mask).transpose(-1, -2).to(g.dtype) @ g
+            d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)  # P ∘ (dP - Σ P ∘ dP)
+            d_logits = d_logits.mul_(ctx.scale).to(g.dtype)
+            d_query[some] = d_logits @ key[some]
+            d_key[some] = d_logits.transpose(-1, -2) @ query[some]
+        return d_query, d_key, d_value, None, None, None
+
+
+def _groups(documents: int, size: int) -> Iterator[slice]:
+    for start in range(0, documents, size):
+        yield slice(start, start + size)
+
+
+def _weights(query: Tensor, key: Tensor, absent: Tensor | None, some: slice, scale: float) -> Tensor:
+    logits = (query * scale) @ key.transpose(-1, -2)
+    if absent is not None:
+        logits = logits.masked_fill_(absent[some, None, None, :], -torch.inf)
+    return logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def attention_span(labels: int, span: int | None) -> int:

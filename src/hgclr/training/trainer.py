@@ -14,12 +14,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.utils.data import Sampler
-from transformers import (
-    EvalPrediction,
-    PreTrainedTokenizerBase,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import AttentionInterface, EvalPrediction, PreTrainedTokenizerBase, Trainer, TrainingArguments
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.trainer_pt_utils import get_length_grouped_indices
 from transformers.trainer_utils import SchedulerType
 
@@ -29,12 +26,14 @@ from hgclr.errors import HGCLRError, InputError
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import HGCLRConfig
-from hgclr.nn.fast import CPUDropout
+from hgclr.nn.fast import CPUDropout, dropout_attention
 from hgclr.nn.gathering import total, world_size
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.checkpoints import BestCheckpoint, delete_checkpoint, delete_old, mark_complete
 
 logger = logging.getLogger(__name__)
+NAME = "hgclr_cpu"
+"""Our attention among those of transformers; no part of a saved model."""
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
 """Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
 
@@ -98,11 +97,43 @@ def longest_first(lengths: ArrayLike) -> NDArray[np.int64]:
 
 
 def accelerate_on_cpu(model: nn.Module) -> None:
-    """Replace the dropout layers of a model by faster ones; nothing that is saved changes."""
+    """Use faster dropout, and faster attention with dropout where the encoder allows it; saved files do not change."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, CPUDropout(child.p))
+    encoder: Any = getattr(model, "encoder", model)
+    if any(getattr(part, "is_causal", False) or getattr(part, "sliding_window", None) for part in encoder.modules()):
+        return  # it does not attend to all tokens
+    AttentionInterface.register(NAME, cpu_attention)
+    AttentionMaskInterface.register(NAME, flash_attention_mask)
+    try:
+        encoder.set_attn_implementation(NAME)
+    except (AttributeError, ValueError) as error:
+        logger.info("the encoder keeps its attention: %s", error)
+
+
+def cpu_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend as transformers expects, (B, heads, L, d) to (B, L, heads, d); the mask is 1 on real tokens, (B, L)."""
+    absent = None if attention_mask is None else attention_mask == 0
+    if not dropout or query.device.type != "cpu":
+        mask = None if absent is None else ~absent[:, None, None, :]
+        return sdpa_attention_forward(
+            module, query, key, value, mask, dropout=dropout, scaling=scaling, is_causal=False, **kwargs
+        )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    with torch.autocast("cpu", enabled=False):
+        output = dropout_attention(query, key, value, absent=absent, scale=scale, dropout=dropout)
+    return output.transpose(1, 2).contiguous(), None
 
 
 class StreamingScores:
