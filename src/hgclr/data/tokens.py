@@ -42,7 +42,6 @@ def tokenize_split(
     seed: int = 0,
     bad_rows: Path | None = None,
     progress: Callable[[int], None] | None = None,
-    entry: str | None = None,
 ) -> datasets.Dataset:
     """Return a split as token ids, tokenised now or taken from the cache.
 
@@ -57,7 +56,6 @@ def tokenize_split(
         limit, seed: take a random sample of so many documents, in the order of the file; all if there are fewer.
         bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
         progress: called with the number of documents tokenised since the last call; not called on a cached run.
-        entry: the :func:`cache_entry` of this split, if another process tokenised it: then no document is read.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
@@ -70,8 +68,6 @@ def tokenize_split(
     if limit is not None and limit < 1:
         raise InputError(f"the limit of documents is {limit}", remedy="use 1 or more, or no limit")
     entries = (cache or cache_dir()) / "tokens"
-    if entry is not None and (entries / entry / TOKENS).is_file():
-        return datasets.Dataset.from_file(str(entries / entry / TOKENS))
     backend = _backend(tokenizer, max_length)
     path = folder.split_path(split)
     sample = None if limit is None else (limit, seed)
@@ -94,11 +90,6 @@ def tokenize_split(
                 raise empty_split(path, _report_bad_rows(temporary, path, bad_rows))
     _report_bad_rows(target, path, bad_rows)
     return datasets.Dataset.from_file(str(target / TOKENS))
-
-
-def cache_entry(tokens: datasets.Dataset) -> str:
-    """Return the name of the cache entry that tokens of :func:`tokenize_split` are in."""
-    return Path(tokens.cache_files[0]["filename"]).parent.name
 
 
 def tokenize_documents(
