@@ -1,4 +1,4 @@
-# The web service on onnxruntime: no torch inside. docs/how-to/container.md
+# The web service on onnxruntime: no torch inside. docs/guides/container.md
 #   docker build --tag hgclr .
 #   docker run --publish 127.0.0.1:8000:8000 --volume ./my-int8:/model:ro hgclr
 # The official image python:3.11-slim (3.11.16 on Debian trixie, all architectures) as it was in August 2026.

@@ -1,7 +1,7 @@
 """All speed benchmarks in one go, as one table: what must be reached, and what this machine reaches.
 
     make bench                                                            # about five minutes
-    python benchmarks/bench.py --full --output benchmarks/results         # the figures of docs/concepts/performance.md
+    python benchmarks/bench.py --full --output benchmarks/results         # the figures of docs/benchmarks/speed.md
 
 The short form measures fewer documents and rounds than the full one; ratios are between contenders that take turns in
 one run. With --output each benchmark leaves its JSON file, and ``plots.py`` draws them.

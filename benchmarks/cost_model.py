@@ -4,7 +4,7 @@
     python benchmarks/cost_model.py --gpu-flops 400e12 --share 0.4 --gpu-hour 3
 
 Counted are multiplications and additions of matrix products, the bytes of gradients, and messages;
-docs/concepts/scaling.md has the formulas. What is printed is a projection: nothing of it was run. The speed of
+docs/benchmarks/scaling.md has the formulas. What is printed is a projection: nothing of it was run. The speed of
 prediction is that of ``benchmarks/results``, which was measured.
 """
 

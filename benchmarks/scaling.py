@@ -1,4 +1,4 @@
-"""A training step on 1, 2 and 4 processes, beside what the cost model of docs/concepts/scaling.md says.
+"""A training step on 1, 2 and 4 processes, beside what the cost model of docs/benchmarks/scaling.md says.
 
     python benchmarks/scaling.py --data ../shared/data/arxiv --output benchmarks/results/scaling.json
 

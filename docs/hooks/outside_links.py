@@ -15,10 +15,10 @@ def show_paths(markdown: str, page: str) -> str:
 
     Args:
         markdown: the text of a page.
-        page: its path in ``docs``, such as ``how-to/data.md``.
+        page: its path in ``docs``, such as ``guides/data.md``.
 
     Example:
-        >>> show_paths("see [the runs](../../benchmarks/results/runs.json)", "how-to/export.md")
+        >>> show_paths("see [the runs](../../benchmarks/results/runs.json)", "guides/export.md")
         'see the runs (`benchmarks/results/runs.json`)'
     """
 

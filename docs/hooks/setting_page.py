@@ -9,7 +9,7 @@ __all__ = ["settings_page"]
 INTRODUCTION = """# Settings of a run
 
 What the file of [`hgclr train`](commands/train.md) can hold, and `--set SECTION.NAME=VALUE` on the command line;
-[how to train](../how-to/training.md) has an example. [`hgclr settings`](commands/settings.md) lists the same in a
+[how to train](../guides/training.md) has an example. [`hgclr settings`](commands/settings.md) lists the same in a
 terminal. An unknown name or a value that does not fit is refused before anything else is done. This page is written
 from the program when the pages are built."""
 METHOD = """## model: the method
@@ -18,7 +18,7 @@ Any of these can stand in the section `model` as well. A preset that has another
 presets are is told [beside the method](../concepts/method.md#presets)."""
 TRAINING = """## training
 
-What has no default here comes from the [recipe](../how-to/training.md#recipes)."""
+What has no default here comes from the [recipe](../guides/training.md#recipes)."""
 HEADINGS = {"data": "## data", "model": "## model", "method": METHOD, "training": TRAINING}
 
 

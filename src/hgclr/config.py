@@ -2,7 +2,7 @@
 
 A model is saved with its settings as :class:`~hgclr.models.HGCLRConfig`. The defaults are the ``default`` preset, whose
 pooling is the encoder's. ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` its authors' program;
-``docs/concepts/method.md`` lists the differences.
+``docs/concepts/hgclr.md`` lists the differences.
 """
 
 # No "from __future__ import annotations" where settings are declared: their types would be unchecked strings.
@@ -100,7 +100,7 @@ class HGCLRSettings(SharedSettings):
     edge_padding: Literal["zero", "drawn"] = setting(
         "zero",
         "value of the slots of a path without an edge: `zero` (paper), or `drawn` from N(0, 0.02) and never trained, as"
-        " in the published program with the transformers version that it pins. See docs/concepts/method.md",
+        " in the published program with the transformers version that it pins. See docs/concepts/hgclr.md",
     )
     self_distance: Literal["trained", "frozen"] = setting(
         "trained", "b_0, the scalar of a label's distance to itself, is `trained` (paper) or `frozen` (published)"

@@ -87,4 +87,4 @@ def test_enough_is_found() -> None:
     calls = [words for page in PAGES for _, words in shown(page)]
     assert len(calls) > 50
     assert ["hgclr", "calibrate", "runs/first/model", "my-data", "--risk", "0.05"] in calls
-    assert any("hgclr taxonomy diff" in code for code in inline_code(DOCS / "how-to" / "changing-trees.md"))
+    assert any("hgclr taxonomy diff" in code for code in inline_code(DOCS / "guides" / "changing-trees.md"))

@@ -12,13 +12,13 @@ import pytest
 from support.doc_pages import DOCS, PAGES, ROOT, blocks, name_of
 
 # These have a test of their own, which looks closer at what they print.
-ELSEWHERE = {DOCS / "how-to" / "scikit-learn.md": "tests/estimator/test_estimator_docs.py"}
+ELSEWHERE = {DOCS / "guides" / "scikit-learn.md": "tests/estimator/test_estimator_docs.py"}
 WITH_PYTHON = [page for page in PAGES if page not in ELSEWHERE and any(b.language == "python" for b in blocks(page))]
 WITH_DOCTESTS = sorted(path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
 
 
 def test_pages_with_examples_are_found() -> None:
-    assert DOCS / "how-to" / "report.md" in WITH_PYTHON
+    assert DOCS / "guides" / "report.md" in WITH_PYTHON
     for page, test in ELSEWHERE.items():
         assert page.name in (ROOT / test).read_text(encoding="utf-8")
 

@@ -27,9 +27,9 @@ def test_run_files_fit(page: Path, block: Block) -> None:
 
 
 def test_run_files_are_found() -> None:
-    assert {DOCS / "how-to" / "training.md", DOCS / "tutorial" / "index.md"} <= {page for page, _ in RUN_FILES}
+    assert {DOCS / "guides" / "training.md", DOCS / "tutorial" / "index.md"} <= {page for page, _ in RUN_FILES}
 
 
 def test_the_space_to_search_fits() -> None:
-    (block,) = (block for block in blocks(DOCS / "how-to" / "tuning.md") if block.title == "space.yaml")
+    (block,) = (block for block in blocks(DOCS / "guides" / "tuning.md") if block.title == "space.yaml")
     read_space(yaml.safe_load(block.text), RunConfig(data={"path": "my-data"}, output="runs/tuned"))

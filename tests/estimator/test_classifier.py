@@ -291,7 +291,7 @@ def test_numbered_labels_are_refused_with_advice(quick, one_path: Corpus) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("default_encoder")
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "how-to" / "scikit-learn.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "scikit-learn.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(examples) == 3

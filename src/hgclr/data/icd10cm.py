@@ -27,7 +27,7 @@ def build_icd10cm(
 ) -> CorpusSummary:
     """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
 
-    What becomes a text, a label and a split, and what scores on it mean, is in docs/how-to/corpora/icd10cm.md. The
+    What becomes a text, a label and a split, and what scores on it mean, is in docs/guides/corpora/icd10cm.md. The
     texts are the same however many levels there are; texts that differ only in case and white space are one document
     with the labels of all the places where they stand, so that no text is in two splits.
 

@@ -260,7 +260,7 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
     if config.label_span is None and span < len(tree):
         logger.warning(
             "%d labels are too many for attention between all: each attends to the %d around it and the path above"
-            " (model.label_span, docs/concepts/method.md)",
+            " (model.label_span, docs/concepts/hgclr.md)",
             len(tree),
             span,
         )

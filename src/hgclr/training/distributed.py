@@ -51,7 +51,7 @@ def process_group() -> Iterator[None]:
 def _meeting_place() -> dict[str, Any]:
     """Separate the key-value store of a restarted torchrun attempt from that of the previous one (torch 2.13).
 
-    Each node counts its own attempts: for several nodes docs/how-to/distributed.md names a switch of torchrun.
+    Each node counts its own attempts: for several nodes docs/guides/distributed.md names a switch of torchrun.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1":

@@ -101,7 +101,7 @@ def build_arxiv(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write arXiv's metadata snapshot as a data folder, in flat memory; see docs/how-to/corpora/arxiv.md.
+    """Write arXiv's metadata snapshot as a data folder, in flat memory; see docs/guides/corpora/arxiv.md.
 
     The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and to
     read.

@@ -52,7 +52,7 @@ def prepare_format(
     label_prefix: str = "__label__",
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write a corpus in one of the literature's formats, see docs/how-to/corpora/formats.md, as a data folder.
+    """Write a corpus in one of the literature's formats, see docs/guides/corpora/formats.md, as a data folder.
 
     Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
     written, its name the last part. Documents without text or labels are left out.

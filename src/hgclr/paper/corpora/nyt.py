@@ -45,7 +45,7 @@ def build_nyt(
 
     Documents and splits are those of the literature's lists, in their order. A document that one list names twice is
     taken once; one that two lists name is an error, since it would leak from train to test. What becomes a text and a
-    label is in docs/how-to/corpora/nyt.md.
+    label is in docs/guides/corpora/nyt.md.
 
     The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of archives (or
     unpacked files) done and to do.

@@ -56,7 +56,7 @@ def build_rcv1(
     ids: str | Path | None = None,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write RCV1-V2 as a data folder; docs/how-to/corpora/rcv1.md describes its items, topics and splits.
+    """Write RCV1-V2 as a data folder; docs/guides/corpora/rcv1.md describes its items, topics and splits.
 
     Documents are in the order of the names of their archives and then of their ids; of items with the same id, the
     first usable one counts.

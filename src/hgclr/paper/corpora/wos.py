@@ -44,7 +44,7 @@ COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
 def build_wos(
     source: Path, output: Path, *, labels: Labels = "literature", progress: Progress | None = None
 ) -> CorpusSummary:
-    """Write Web of Science as a data folder: an abstract in, its domain and area out; see docs/how-to/corpora/wos.md.
+    """Write Web of Science as a data folder: an abstract in, its domain and area out; see docs/guides/corpora/wos.md.
 
     Labels stand in the order of first appearance. A label's id is its name, or ``Domain/area`` where the name of an
     area is not the only one of its kind. A row without an abstract takes its place in the literature's split
