@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hgclr.data.folder import DataFolder
-from hgclr.data.folder_writer import write_corpus
+from hgclr.data.folder import DataFolder, write_corpus
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.inference import HierarchicalClassifier
 from hgclr.model_files import check_folder

@@ -53,7 +53,7 @@ def doctor(json_file: JsonFile = None) -> None:
 
     Example: **hgclr doctor**
     """
-    from hgclr.hardware import machine
+    from hgclr.provenance import machine
 
     with standard_error().status("checking"):
         known = machine()
@@ -70,7 +70,7 @@ def doctor(json_file: JsonFile = None) -> None:
 
 
 def examine(known: dict[str, Any]) -> list[HealthCheck]:
-    """Return all checks; ``known`` is what :func:`hgclr.hardware.machine` says."""
+    """Return all checks; ``known`` is what :func:`hgclr.provenance.machine` says."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=3) as pool:  # most of it is waiting for the network

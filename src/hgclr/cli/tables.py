@@ -17,7 +17,7 @@ from hgclr.evaluation.audit import Audit
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, Explanation, counted
 from hgclr.files import HARMLESS
-from hgclr.inference.predictions import PredictedLabel, Prediction
+from hgclr.inference.classifier import PredictedLabel, Prediction
 
 SHOWN_FINDINGS = 20
 """Contradicted documents that are listed."""

@@ -273,8 +273,8 @@ def figure5(
     """
     for module in ("torch", "sklearn", "matplotlib"):
         require_extra(module, extra="paper", capability="Figure 5")
-    from hgclr.hardware import machine
     from hgclr.paper.label_map import map_models, write_label_maps
+    from hgclr.provenance import machine
 
     quiet_libraries()
     check_output(output)
@@ -324,8 +324,8 @@ def figure3(
     check_output(output)
     from hgclr.data.folder import empty_split
     from hgclr.data.tokens import sample_documents
-    from hgclr.hardware import machine
     from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, write_kept_tokens
+    from hgclr.provenance import machine
 
     quiet_libraries()
     network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
