@@ -67,7 +67,7 @@ def tasks(
         on_gpu = on_gpu and cluster.get("GPU", 0) >= 1
         # By default, Ray ends a process that had a GPU after each call, and with it the loaded model.
         needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0, "max_calls": 0} if on_gpu else {"num_cpus": 1}
-        task: Any = ray.remote(**needs)(_call)
+        task: Any = ray.remote(**needs)(lambda work, part: work(part))
         shared = ray.put(work)
         running = max(1, int(cluster["GPU" if on_gpu else "CPU"]))
         try:
@@ -76,7 +76,3 @@ def tasks(
             if isinstance(error.cause, HGCLRError):
                 raise HGCLRError(f"on a node of the cluster: {error.cause} ({kept} are kept)") from error
             raise
-
-
-def _call(work: Callable[[Part], Answer], part: Part) -> Answer:
-    return work(part)

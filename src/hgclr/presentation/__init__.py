@@ -123,6 +123,13 @@ def render_page(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values) + "\n"
 
 
+def excerpt(text: str, length: int) -> str:
+    """Return the start of a text, on one line."""
+    line = " ".join(text[: 4 * length].split())
+    whole = len(line) <= length and len(text) <= 4 * length
+    return line if whole else line[: length - 1].rstrip() + "…"
+
+
 def picture(plot: Plot, caption: str = "", *, kind: Literal["png", "svg"] = "svg") -> str:
     """Return a plot as an element of a page, for templates.
 
