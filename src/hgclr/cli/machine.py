@@ -147,8 +147,6 @@ def _hub() -> HealthCheck:
     import urllib.request
 
     remedy = "give encoders as local folders, use a packaged one (hgclr encoders list), or set HF_ENDPOINT"
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return HealthCheck("model hub", "warning", "no huggingface_hub to ask it", "pip install huggingface_hub")
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
