@@ -231,11 +231,10 @@ def test_a_model_that_cannot_be_loaded_ends_all(monkeypatch: pytest.MonkeyPatch)
     for name in server.THREADS:
         monkeypatch.setenv(name, "1")
     monkeypatch.setattr("uvicorn.supervisors.multiprocess.SIGNALS", {})  # leave pytest's handlers alone
+    load = partial(HierarchicalClassifier.load, "no/such/model")  # a worker must find the function by its name
+    make = partial(worker_app, load, Settings(), "none", level=30, log_requests=False)
     with listen("127.0.0.1", 0) as listener, pytest.raises(InputError) as error:
-        load = partial(HierarchicalClassifier.load, "no/such/model")  # a worker must find it by its name
-        run_workers(
-            partial(worker_app, load, Settings(), "none", level=30, log_requests=False), Settings(), listener, 2
-        )
+        run_workers(make, Settings(), listener, 2)
     assert error.value.remedy
 
 
