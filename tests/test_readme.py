@@ -39,7 +39,13 @@ def test_it_is_short() -> None:
 def test_the_files_it_names_exist() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
-    for row in re.findall(r"^\| (`.*?) \|", README, re.MULTILINE):
-        for name in re.findall(r"`([^`]+)`", row):
-            path = ROOT / name if (ROOT / name).exists() else ROOT / "src" / "hgclr" / name
-            assert path.exists(), name
+
+
+def test_the_map_of_the_code_names_what_is_there() -> None:
+    page = (ROOT / "docs" / "project" / "architecture.md").read_text(encoding="utf-8")
+    listed = page.partition("## Packages")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", listed, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    packages = {f"src/hgclr/{path.parent.name}" for path in (ROOT / "src" / "hgclr").glob("*/__init__.py")}
+    assert packages <= named
