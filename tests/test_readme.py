@@ -37,7 +37,7 @@ def test_it_is_short() -> None:
 
 
 def test_the_files_it_names_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    for target in re.findall(r"(?:\]\(|src=\")([^)#\"]+)", README):
         assert (ROOT / target).exists(), target
 
 
