@@ -15,8 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hgclr.hardware import machine
-from hgclr.provenance import command_line
+from hgclr.provenance import command_line, machine
 
 __all__ = [
     "arguments_of",

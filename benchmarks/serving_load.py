@@ -34,7 +34,7 @@ from hgclr.inference import HierarchicalClassifier
 from measuring import arguments_of, provenance, show, spread, write
 from serving_client import Load, open_loop, requests_of, saturate
 
-START = "import typer; from hgclr.cli.serve import serve; typer.run(serve)"
+START = "import typer; from hgclr.cli.deploy import serve; typer.run(serve)"
 TEXTS = 2048
 """Texts that are sent again and again."""
 AT_ONCE = 512

@@ -74,11 +74,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _known_machine() -> Iterator[None]:
     """Ask git and the installed packages once: what they say is part of every result, and does not change meanwhile."""
-    from hgclr import hardware
+    from hgclr import provenance
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_commit", "_version"):
-            patch.setattr(hardware, name, cache(getattr(hardware, name)))
+            patch.setattr(provenance, name, cache(getattr(provenance, name)))
         yield
 
 

@@ -49,3 +49,8 @@ def test_the_map_of_the_code_names_what_is_there() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
     packages = {f"src/hgclr/{path.parent.name}" for path in (ROOT / "src" / "hgclr").glob("*/__init__.py")}
     assert packages <= named
+    figure = (ROOT / "docs" / "images" / "architecture.svg").read_text(encoding="utf-8")
+    files = {*re.findall(r"`([\w/]+\.py)`", page), *re.findall(r"\b\w+/\w+\.py\b", figure)}
+    assert len(files) > 30
+    places = (ROOT, ROOT / "src" / "hgclr")
+    assert [name for name in sorted(files) if not any((place / name).is_file() for place in places)] == []

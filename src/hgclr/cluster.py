@@ -1,15 +1,18 @@
-"""Connect to a Ray cluster, or start Ray on this machine."""
+"""Connect to a Ray cluster, or start Ray on this machine; run tasks there."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from hgclr.errors import HGCLRError, first_line, require_extra
 
+Part = TypeVar("Part")
+Answer = TypeVar("Answer")
 OBJECT_STORE = 2**29
 """Bytes of shared memory for Ray, where hgclr starts it."""
 NEEDS = "every node needs hgclr and must see the same model and files"
@@ -45,3 +48,31 @@ def connected(address: str | None, *, kept: str) -> Iterator[None]:
     finally:
         if connecting:
             ray.shutdown()
+
+
+@contextmanager
+def tasks(
+    work: Callable[[Part], Answer], *, on_gpu: bool, workers: int | None, address: str | None, kept: str
+) -> Iterator[tuple[Callable[[Part], Future[Answer]], int]]:
+    """Yield a function that submits a part of the work, and how many parts keep the cluster busy.
+
+    ``work`` runs on any node. Tasks run it, not actors: Ray keeps the processes that tasks run in, so that a process
+    loads a model once, and the work of a lost node moves to any other node. GPUs are used if ``on_gpu`` and if the
+    cluster has any. For ``address`` and ``kept`` see :func:`connected`.
+    """
+    with connected(address, kept=kept):
+        import ray
+
+        cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        on_gpu = on_gpu and cluster.get("GPU", 0) >= 1
+        # By default, Ray ends a process that had a GPU after each call, and with it the loaded model.
+        needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0, "max_calls": 0} if on_gpu else {"num_cpus": 1}
+        task: Any = ray.remote(**needs)(lambda work, part: work(part))
+        shared = ray.put(work)
+        running = max(1, int(cluster["GPU" if on_gpu else "CPU"]))
+        try:
+            yield lambda part: task.remote(shared, part).future(), workers or 3 * running
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, HGCLRError):
+                raise HGCLRError(f"on a node of the cluster: {error.cause} ({kept} are kept)") from error
+            raise

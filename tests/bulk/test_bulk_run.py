@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from hgclr.bulk import BulkResult, files, on_ray, predict_files
+from hgclr.bulk import BulkResult, files, predict_files
 from hgclr.bulk import run as running
 from hgclr.bulk.run import RECORD, Engine, RunRecord, answer, default_workers, in_process, in_processes, label_files
 from hgclr.cli.app import app
@@ -298,7 +298,7 @@ def test_nodes_of_a_cluster_get_the_hub_name(snapshot: Path, tmp_path: Path, mon
         with in_process(partial(answer, HierarchicalClassifier.load(snapshot), changes)) as engine:
             yield engine
 
-    monkeypatch.setattr(on_ray, "on_ray", pretended)
+    monkeypatch.setattr(running, "tasks", pretended)
     source = write_lines(tmp_path / "a.jsonl", 0, 20)
     predict_files(NAME, [source], tmp_path / "out", engine="ray", abstain_below=0.1)
     check_lines(tmp_path / "out" / "a.jsonl", 0, 20)

@@ -16,9 +16,10 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray.cluster_utils import Cluster
 
-from hgclr.bulk import files, on_ray, predict_files
+from hgclr.bulk import files, predict_files
 from hgclr.bulk import run as running
 from hgclr.bulk.run import answer_in_worker, label_files
+from hgclr.cluster import tasks
 from hgclr.errors import HGCLRError, InputError
 from support import bulk_cases
 from support.bulk_cases import check_lines, read_lines, slowly, text_of, write_lines, write_model
@@ -61,7 +62,7 @@ def test_results_and_errors_are_those_of_the_local_engine(
     elsewhere = partial(answer_in_worker, str(tmp_path / "no model"), None, {})
     with (
         pytest.raises(HGCLRError, match=r"on a node of the cluster: .*no model"),
-        on_ray.on_ray(elsewhere, on_gpu=False, workers=None, address=cluster.address) as (submit, ahead),
+        tasks(elsewhere, on_gpu=False, workers=None, address=cluster.address, kept="finished files") as (submit, ahead),
     ):
         list(label_files(names[:1], ["text"], submit, ahead))
 

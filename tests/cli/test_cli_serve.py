@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
 
 from hgclr.cli.console import open_classifier
-from hgclr.cli.serve import serve
+from hgclr.cli.deploy import serve
 from hgclr.errors import InputError
 from hgclr.serving.service import Settings
 from support.fake_service import make_classifier
@@ -45,7 +45,7 @@ def start(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HGCLR_API_KEY_FILE", raising=False)
     monkeypatch.setattr("hgclr.serving.server.run", run)
     monkeypatch.setattr("hgclr.serving.server.run_workers", run_workers)
-    monkeypatch.setattr("hgclr.cli.console.open_classifier", lambda _: make_classifier())
+    monkeypatch.setattr("hgclr.cli.deploy.open_classifier", lambda _: make_classifier())
     return command
 
 
@@ -90,7 +90,7 @@ def test_a_bad_value_in_the_environment_is_named(start) -> None:
 
 def test_several_workers_load_the_model_each(start, monkeypatch: pytest.MonkeyPatch) -> None:
     # Not the fixture's, which cannot be sent to another process.
-    monkeypatch.setattr("hgclr.cli.console.open_classifier", open_classifier)
+    monkeypatch.setattr("hgclr.cli.deploy.open_classifier", open_classifier)
     given, _ = start("--port", "0", "--workers", "3", "--log-requests")
     assert given["count"] == 3
     load, settings, name = given["app"].args
@@ -102,7 +102,7 @@ def test_several_workers_load_the_model_each(start, monkeypatch: pytest.MonkeyPa
 def test_an_address_that_is_taken_is_an_error_before_the_model_is_loaded(
     start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hgclr.cli.console.open_classifier", lambda _: pytest.fail("it was loaded"))
+    monkeypatch.setattr("hgclr.cli.deploy.open_classifier", lambda _: pytest.fail("it was loaded"))
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InputError) as error:
         start("--port", str(other.getsockname()[1]))
     assert error.value.remedy

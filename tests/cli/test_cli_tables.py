@@ -10,7 +10,7 @@ import pytest
 from hgclr.cli.console import Console, print_table
 from hgclr.cli.tables import print_explanations
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
-from hgclr.inference.predictions import PredictedLabel
+from hgclr.inference.classifier import PredictedLabel
 
 
 def printed(width: int, *arguments, **options) -> list[str]:

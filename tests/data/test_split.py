@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hgclr.data.folder_writer import SPLITS
+from hgclr.data.folder import SPLITS
 from hgclr.data.split import (
     TextSurvey,
     checked_shares,

@@ -21,8 +21,7 @@ from hgclr.decisions.decoding import RULES
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.classifier import sampled
-from hgclr.inference.predictions import BLANK
+from hgclr.inference.classifier import BLANK, sampled
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
 from hgclr.models.base import save
 from hgclr.training import TrainingSettings, fit

@@ -13,8 +13,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.classifier import TokenisedText
-from hgclr.inference.predictions import BLANK
+from hgclr.inference.classifier import BLANK, TokenisedText
 from hgclr.taxonomy import Taxonomy
 
 NAMES = ["a", "b", "c", "aa", "Z", "é", *map(str, range(9))]

@@ -29,13 +29,14 @@ from hgclr.bulk.files import (
     read_chunks,
     write_file,
 )
+from hgclr.cluster import tasks
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import HGCLRError, InputError, as_written, url_of
 from hgclr.files import locked
-from hgclr.hardware import chosen_threads, usable_cores
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.loading import find_model, is_onnx, trained_text_column
 from hgclr.model_files import fingerprint
+from hgclr.provenance import chosen_threads, usable_cores
 from hgclr.remote import delete_file, kind_of, lock_file, new_file, open_file, version_of
 
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
@@ -124,12 +125,11 @@ def predict_files(
             return BulkResult([], kept)
         sources = [source for source, _ in left]
         if engine == "ray":
-            from hgclr.bulk.on_ray import on_ray
-
             # Nodes of a cluster need not have the copy of the hub or the store in the same place.
             place = str(found) if Path(model).is_dir() else str(model)
             work = partial(answer_in_worker, place, None, changes)
-            started = on_ray(work, on_gpu=not is_onnx(found), workers=workers, address=ray_address)
+            on_gpu = not is_onnx(found)
+            started = tasks(work, on_gpu=on_gpu, workers=workers, address=ray_address, kept="finished files")
         else:
             count = workers or default_workers(classifier, sum(versions[source][0] for source in sources))
             work = partial(answer_in_worker, str(found), "cpu", changes)

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hgclr.cli import data, evaluate, export, machine, predict, serve, taxonomy, train
+from hgclr.cli import data, deploy, evaluate, machine, predict, taxonomy, train
 from hgclr.cli.console import show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 from hgclr.registry import merged, resolve
@@ -123,8 +123,8 @@ _add(
     audit=evaluate.audit,
     predict=predict.predict,
     explain=predict.explain,
-    serve=serve.serve,
-    export=export.export,
+    serve=deploy.serve,
+    export=deploy.export,
 )
 _add(DATA, data=data.app, taxonomy=taxonomy.app)
 _add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)

@@ -34,7 +34,7 @@ from hgclr.cli.options import (
 from hgclr.errors import InputError
 
 if TYPE_CHECKING:
-    from hgclr.data.folder_writer import CorpusSummary
+    from hgclr.data.folder import CorpusSummary
     from hgclr.data.table_import import ImportResult
 
 HELP = """Make data folders from tables or published corpora; check and describe them.
@@ -136,7 +136,7 @@ def _share_or_file(option: str, text: str | None) -> float | Path | None:
 
 
 def _print_import(console: Console, result: ImportResult) -> None:
-    from hgclr.data.folder_writer import CONTRADICTIONS, LEFT_OUT
+    from hgclr.data.folder import CONTRADICTIONS, LEFT_OUT
 
     say, summary, layout = console.say, result.summary, result.layout
     read = {"text": layout.text, "levels" if layout.levels else "labels": ", ".join(layout.labels), "ids": layout.id}
@@ -197,7 +197,7 @@ def prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, 
 
     ``unit`` is what the progress counts; megabytes come as bytes.
     """
-    from hgclr.data.folder_writer import LEFT_OUT
+    from hgclr.data.folder import LEFT_OUT
 
     with share_done(unit, 10**6 if unit == "megabytes" else 1) as progress:
         summary = build(*arguments, progress=progress, **options)

@@ -67,8 +67,7 @@ def evaluate(
     """
     from hgclr.cli.tables import print_scores
     from hgclr.errors import as_written
-    from hgclr.hardware import machine
-    from hgclr.provenance import command_line
+    from hgclr.provenance import command_line, machine
 
     if output is not None:
         from hgclr.presentation import check_report

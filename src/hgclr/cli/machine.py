@@ -53,7 +53,7 @@ def doctor(json_file: JsonFile = None) -> None:
 
     Example: **hgclr doctor**
     """
-    from hgclr.hardware import machine
+    from hgclr.provenance import machine
 
     with standard_error().status("checking"):
         known = machine()
@@ -70,7 +70,7 @@ def doctor(json_file: JsonFile = None) -> None:
 
 
 def examine(known: dict[str, Any]) -> list[HealthCheck]:
-    """Return all checks; ``known`` is what :func:`hgclr.hardware.machine` says."""
+    """Return all checks; ``known`` is what :func:`hgclr.provenance.machine` says."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=3) as pool:  # most of it is waiting for the network
@@ -147,8 +147,6 @@ def _hub() -> HealthCheck:
     import urllib.request
 
     remedy = "give encoders as local folders, use a packaged one (hgclr encoders list), or set HF_ENDPOINT"
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return HealthCheck("model hub", "warning", "no huggingface_hub to ask it", "pip install huggingface_hub")
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:

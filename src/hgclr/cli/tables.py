@@ -17,7 +17,8 @@ from hgclr.evaluation.audit import Audit
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, Explanation, counted
 from hgclr.files import HARMLESS
-from hgclr.inference.predictions import PredictedLabel, Prediction
+from hgclr.inference.classifier import PredictedLabel, Prediction
+from hgclr.presentation import excerpt
 
 SHOWN_FINDINGS = 20
 """Contradicted documents that are listed."""
@@ -43,7 +44,7 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
         known[label.path] = Text.assemble((bar(label), colour), f" {label.probability:4.0%} ", label.path[-1])
     for label in prediction.abstained:
         known[label.path] = Text(f"{bar(label)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
-    tree = Tree(Text(text if len(text) <= 100 else text[:99] + "…", "bold"), guide_style="dim")
+    tree = Tree(Text(excerpt(text, 100), "bold"), guide_style="dim")
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not prediction.labels:
         why = "no label is sure enough" if known else "no label above the threshold"
@@ -112,15 +113,15 @@ def print_audit(found: Audit, console: Console) -> None:
         return
     rows: list[list[str | Text]] = []
     for finding in found.findings[:SHOWN_FINDINGS]:
-        text = " ".join(finding.text.split())
-        text = text if len(text) <= console.width else text[: console.width - 1].rstrip() + "…"
         strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
         changes = []
         for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
             differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
             # The lower end of a path tells most.
             changes += [Text(f"{sign} {' > '.join(path[-3:])}", style) for path in differing[:3]]
-        rows.append([text, Text("\n").join(changes), str(finding.row), f"{finding.score:.2f}"])
+        rows.append(
+            [excerpt(finding.text, console.width), Text("\n").join(changes), str(finding.row), f"{finding.score:.2f}"]
+        )
     print_table(console, ("text", "gold (−), predicted (+)", "row", "score"), rows, texts=2)
     if len(found.findings) > SHOWN_FINDINGS:
         console.say(f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all", "dim")

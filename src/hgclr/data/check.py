@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder, Document, empty_split
 from hgclr.data.readers import BadRow, BadRowLog, text_hash
 from hgclr.errors import as_written
+from hgclr.presentation import excerpt
 from hgclr.taxonomy import Taxonomy
 
 FIRST = 10
@@ -473,7 +474,7 @@ def findings(statistics: Statistics) -> list[DataFinding]:
     if count := statistics.conflicting_texts:
         first = statistics.first_conflicts[0]
         number = counted(count, "text has", "texts have")
-        example = f"{excerpt(first.text)!r} ({'; '.join(first.sides())})"
+        example = f"{excerpt(first.text, EXCERPT)!r} ({'; '.join(first.sides())})"
         warnings.append(f"{number} different labels in different documents, such as {example}")
     problems = statistics.label_problems()
     if unseen := problems["unseen"]:
@@ -498,12 +499,6 @@ def findings(statistics: Statistics) -> list[DataFinding]:
             share = percent(count, statistics.documents)
             notes.append(f"{counted(count, 'text has', 'texts have')} {limit} words ({share})")
     return [*(DataFinding("warning", text) for text in warnings), *(DataFinding("note", text) for text in notes)]
-
-
-def excerpt(text: str) -> str:
-    """Return the start of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT else line[: EXCERPT - 1].rstrip() + "…"
 
 
 def percent(count: int, total: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
+from hgclr.data.folder import CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import stable_hash
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy

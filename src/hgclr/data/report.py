@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hgclr.data.check import LONG, LevelStatistics, Statistics, excerpt, findings, percent
+from hgclr.data.check import EXCERPT, LONG, LevelStatistics, Statistics, findings, percent
 from hgclr.data.folder import SPLITS
 from hgclr.files import json_bytes, write_files
-from hgclr.presentation import COLOURS, Plot, dashed, draw, legend_above, picture, render_page
+from hgclr.presentation import COLOURS, Plot, dashed, draw, excerpt, legend_above, picture, render_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +108,7 @@ def report_page(name: str, statistics: Statistics, plots: list[Plot], *, checked
         bad_rows=[(f"{row.path.name}:{row.number}", "; ".join(filter(None, (row.reason, row.remedy)))) for row in bad],
         branches=[(branch.top, branch.path, f"{branch.labels:,}") for branch in branches[:BRANCHES]],
         branch_count=len(branches),
-        excerpt=excerpt,
+        excerpt=lambda text: excerpt(text, EXCERPT),
         table1=table1(statistics),
         splits=split_rows(statistics),
         levels=level_rows(statistics),

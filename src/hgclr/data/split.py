@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder_writer import SPLITS
+from hgclr.data.folder import SPLITS
 from hgclr.errors import InputError, require_extra
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder import SPLITS as SPLIT_NAMES
-from hgclr.data.folder import DataFolder, RowForm
-from hgclr.data.folder_writer import SPLITS, CorpusSummary, CorpusWriter, Progress, Readings, write_corpus
+from hgclr.data.folder import (
+    SPLIT_NAMES,
+    SPLITS,
+    CorpusSummary,
+    CorpusWriter,
+    DataFolder,
+    Progress,
+    Readings,
+    RowForm,
+    write_corpus,
+)
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
 from hgclr.data.readers import BadRow, RowProblem, read_rows, read_text, text_hash
 from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread

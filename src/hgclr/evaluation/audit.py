@@ -19,8 +19,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.evaluation.contradictions import KINDS, Agreement, ContradictedDocument, ContradictionLog, Kind, Scorer
 from hgclr.files import TableWriter, json_bytes, write_files
-from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.predictions import PredictedLabel
+from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel
 from hgclr.presentation import render_page
 
 logger = logging.getLogger(__name__)

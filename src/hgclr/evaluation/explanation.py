@@ -18,7 +18,7 @@ from hgclr.data.readers import check_text
 from hgclr.decisions.settings import Decided, Decisions
 from hgclr.errors import InputError
 from hgclr.inference.backends import TorchBackend, batches_by_length
-from hgclr.inference.predictions import PredictedLabel
+from hgclr.inference.classifier import PredictedLabel
 from hgclr.presentation import render_page
 
 if TYPE_CHECKING:

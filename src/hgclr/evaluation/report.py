@@ -16,10 +16,10 @@ from hgclr.data.folder import DataFolder, Document
 from hgclr.decisions.settings import Decisions
 from hgclr.evaluation.report_data import RESAMPLES, Collector, Example
 from hgclr.files import write_files
-from hgclr.hardware import machine
 from hgclr.inference.classifier import HierarchicalClassifier, sampled
 from hgclr.metrics.scores import LabelScores, by_frequency, frequency_thirds
 from hgclr.presentation import COLOURS, INK, MUTED, PALE, Plot, check_report, draw, legend_above, render_page
+from hgclr.provenance import machine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,6 +17,7 @@ from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.intervals import BootstrapScores
 from hgclr.metrics.ranking import RankingScores
 from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, score_group
+from hgclr.presentation import excerpt
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
@@ -257,15 +258,9 @@ class Examples:
             first = rank < room[labels]
             for label, row in zip(labels[first].tolist(), rows[first].tolist(), strict=True):
                 if row not in made:
-                    made[row] = Example(_shortened(texts[row]), self._ends(gold[row]), self._ends(predicted[row]))
+                    made[row] = Example(excerpt(texts[row], EXCERPT), self._ends(gold[row]), self._ends(predicted[row]))
                 kept[label].append(made[row])
                 room[label] -= 1
 
     def _ends(self, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
         return tuple(self.taxonomy.path_ends(np.flatnonzero(chosen).tolist())[:PATHS])
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text[: 4 * EXCERPT].split())
-    whole = len(line) <= EXCERPT and len(text) <= 4 * EXCERPT
-    return line if whole else line[: EXCERPT - 1].rstrip() + "…"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hgclr.inference.classifier import HierarchicalClassifier
-from hgclr.inference.predictions import PredictedLabel, Prediction
+from hgclr.inference.classifier import HierarchicalClassifier, PredictedLabel, Prediction
 
 __all__ = ["HierarchicalClassifier", "PredictedLabel", "Prediction"]

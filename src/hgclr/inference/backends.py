@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import refuse_broken, require_extra
-from hgclr.hardware import chosen_threads, usable_cores
+from hgclr.provenance import chosen_threads, usable_cores
 
 if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel

@@ -10,9 +10,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import InputError, refuse_broken
-from hgclr.models.base import HGCLRConfig, HierarchicalOutput
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput, LabelRows
 from hgclr.models.flat import FlatForSequenceClassification, name_tokens
-from hgclr.models.label_rows import LabelRows
 from hgclr.models.pretrained import load_pretrained, load_weights
 from hgclr.nn.fast import (
     NAME_TOKENS,

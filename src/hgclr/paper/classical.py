@@ -24,10 +24,10 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.errors import InputError, require_extra
 from hgclr.files import write_json
-from hgclr.hardware import machine
 from hgclr.inference.backends import windows
 from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models.base import load_tokenizer
+from hgclr.provenance import machine
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.head import LEAST

@@ -1,43 +1,99 @@
-"""Pages, each one HTML file that loads nothing from elsewhere, and plots with one look."""
+"""Pages, each one HTML file that loads nothing from elsewhere, and plots with one look.
+
+A plot is drawn into a matplotlib figure; the same data gives the same bytes.
+"""
 
 from __future__ import annotations
 
 import base64
+import io
 import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hgclr.presentation.plots import (
-    COLOURS,
-    INK,
-    MUTED,
-    PALE,
-    PLOT_SIZE,
-    Plot,
-    check_report,
-    dashed,
-    draw,
-    legend_above,
-)
+from hgclr.errors import require_extra
+from hgclr.files import check_output
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "INK",
-    "MUTED",
-    "PALE",
-    "PLOT_SIZE",
-    "Plot",
-    "check_report",
-    "dashed",
-    "draw",
-    "legend_above",
-    "picture",
-    "render_page",
-]
+INK, MUTED, PALE = "#1a1a1a", "#666666", "#c9d4de"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""The palette of Okabe and Ito, which colour-blind readers can tell apart."""
+PLOT_STYLE: Any = {  # matplotlib types its keys one by one
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine sets the same type
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "axes.edgecolor": "#bbbbbb",
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#e8e8ec",
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "legend.frameon": False,
+    "svg.hashsalt": "hgclr",
+}
+"""Settings for ``matplotlib.rc_context``."""
+PLOT_SIZE = (9.3, 3.8)
+"""Inches: as wide as a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One picture: its file name without suffix, its content, and a description in words."""
+
+    name: str
+    png: bytes
+    svg: bytes
+    alt: str
+
+    def files(self) -> dict[str, bytes]:
+        return {f"{self.name}.png": self.png, f"{self.name}.svg": self.svg}
+
+
+def check_report(folder: Path, *, extra: str = "report") -> None:
+    """Refuse a folder that cannot be written, and an installation without matplotlib, before any work is done."""
+    require_extra("matplotlib", extra=extra, capability="Writing a report")
+    check_output(folder)
+
+
+def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = PLOT_SIZE) -> Plot:
+    """Return the plot that ``fill`` draws into an empty figure; ``fill`` returns a description in words."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    files = {}
+    with mpl.rc_context(PLOT_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        alt = fill(figure)
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            stream = io.BytesIO()
+            figure.savefig(stream, format=kind, dpi=200, facecolor="white", metadata=metadata)
+            files[kind] = stream.getvalue()
+    return Plot(name, alt=alt, **files)
+
+
+def legend_above(axes: Axes, columns: int) -> None:
+    """Put the legend above the axes, right of the title, where it never hides data."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, fontsize=8, borderaxespad=0.2)
+
+
+def dashed(draw_line: Callable[..., object], place: float) -> None:
+    """Draw a quiet reference line, above the grid and below the data, with ``axes.axhline`` or ``axes.axvline``."""
+    draw_line(place, color="#999999", linewidth=0.8, linestyle=(0, (4, 4)), zorder=1.5)
 
 
 @cache
@@ -65,6 +121,13 @@ def render_page(template: str, **values: Any) -> str:
         values: the values that the template shows. Text is escaped; ``n|fmt(",")`` formats as Python does.
     """
     return _environment().get_template(template).render(**values) + "\n"
+
+
+def excerpt(text: str, length: int) -> str:
+    """Return the start of a text, on one line."""
+    line = " ".join(text[: 4 * length].split())
+    whole = len(line) <= length and len(text) <= 4 * length
+    return line if whole else line[: length - 1].rstrip() + "…"
 
 
 def picture(plot: Plot, caption: str = "", *, kind: Literal["png", "svg"] = "svg") -> str:

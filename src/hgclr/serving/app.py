@@ -90,7 +90,17 @@ def create_app(
     app.state.service = service
     for routes in (_predicting_routes(service), _describing_routes(service), _health_routes(service)):
         app.include_router(routes)
-    _add_pages(app)
+    app.mount("/page", StaticFiles(directory=FILES), name="page")
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return FileResponse(FILES / "index.html", headers=PAGE_HEADERS)
+
+    # The framework's own page would load its program from another server.
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(api_page(app.openapi()), headers=PAGE_HEADERS)
+
     # The last one added comes first.
     app.add_middleware(BodyLimit, limit=settings.body_bytes, deadline=settings.deadline)
     if settings.key is not None:
@@ -304,20 +314,6 @@ def _health_routes(service: Service) -> APIRouter:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
-
-
-def _add_pages(app: FastAPI) -> None:
-    """Add the pages to an application that has its other routes."""
-    app.mount("/page", StaticFiles(directory=FILES), name="page")
-
-    @app.get("/", include_in_schema=False)
-    async def index() -> Response:
-        return FileResponse(FILES / "index.html", headers=PAGE_HEADERS)
-
-    # The framework's own page would load its program from another server.
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return HTMLResponse(api_page(app.openapi()), headers=PAGE_HEADERS)
 
 
 def api_page(description: Mapping[str, Any]) -> str:

@@ -160,7 +160,11 @@ def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] |
     renamed = [
         pair for pair in pairs if (old.ids[pair.old], old.names[pair.old]) != (new.ids[pair.new], new.names[pair.new])
     ]
-    moved = [pair for pair in pairs if not _same_place(old, new, sources, pair)]
+    moved = []  # the new parent does not come from the old one
+    for pair in pairs:
+        above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
+        if above != below if -1 in (above, below) else above not in sources[below]:
+            moved.append(pair)
     changed = {*renamed, *moved}
     return TreeChanges(
         old=old,
@@ -211,12 +215,6 @@ def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]])
         if found is not None and found not in taken:
             targets[label] = [found]
     return targets
-
-
-def _same_place(old: Taxonomy, new: Taxonomy, sources: Sequence[Sequence[int]], pair: Pair) -> bool:
-    """Return whether a label's new parent comes from its old one, or it has none in either tree."""
-    above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
-    return above == below if -1 in (above, below) else above in sources[below]
 
 
 def _arrow(old: Iterable[str], new: Iterable[str]) -> str:

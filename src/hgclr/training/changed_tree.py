@@ -14,8 +14,8 @@ from hgclr.data.folder import Document
 from hgclr.errors import InputError
 from hgclr.files import write_json
 from hgclr.models import HierarchicalPreTrainedModel
+from hgclr.models.base import LabelRows
 from hgclr.models.flat import name_tokens
-from hgclr.models.label_rows import LabelRows
 from hgclr.nn.gathering import rank
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy

@@ -23,7 +23,6 @@ from hgclr.data.tokens import tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, require_extra
-from hgclr.hardware import Precision, choose_precision
 from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
 from hgclr.nn.gathering import rank, world_size
@@ -31,7 +30,7 @@ from hgclr.registry import is_pretrained
 from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
 from hgclr.training.distributed import from_first_rank, share_weights
 from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions
-from hgclr.training.recipe import MANY_DOCUMENTS, Recipe, make_recipe
+from hgclr.training.recipe import MANY_DOCUMENTS, Precision, Recipe, choose_precision, make_recipe
 from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, TrainingSettings
 from hgclr.training.trainer import (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from hgclr.errors import InputError
 from hgclr.training.settings import TrainingSettings
+
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,21 @@ def default_batch(documents: int, mean_length: float) -> int:
 def default_epochs(steps: int, wanted: int) -> int:
     """Return the number of epochs for an epoch of ``steps``: about as many in all as are wanted, but 5 to 30 epochs."""
     return min(30, max(5, round(wanted / steps)))
+
+
+def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Precision:
+    """Return the precision to train in; ``auto`` is bf16 on a GPU that supports it and fp32 otherwise.
+
+    Raises:
+        InputError: if the requested precision does not run on this machine.
+    """
+    import torch
+
+    if requested == "fp16" and not torch.accelerator.is_available():
+        raise InputError("precision fp16 needs a GPU and there is none", remedy="use precision auto")
+    native = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    if requested == "bf16" and torch.cuda.is_available() and not native:
+        raise InputError("this GPU has no bfloat16", remedy="use precision fp16 or auto")
+    if requested == "auto":
+        return "bf16" if native else "fp32"
+    return requested

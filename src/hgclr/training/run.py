@@ -22,12 +22,12 @@ from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_spl
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import locked, read_json, write_json
-from hgclr.hardware import machine
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_named, load_config
 from hgclr.models import architecture as find_architecture
 from hgclr.models.base import load_tokenizer, save
 from hgclr.models.pretrained import load_weights
 from hgclr.nn.gathering import rank
+from hgclr.provenance import machine
 from hgclr.registry import merged, resolve
 from hgclr.remote import local
 from hgclr.training import run_checks as checks

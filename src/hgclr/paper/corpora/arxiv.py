@@ -22,7 +22,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from hgclr.data.folder_writer import CorpusSummary, CorpusWriter, Progress, write_corpus
+from hgclr.data.folder import CorpusSummary, CorpusWriter, Progress, write_corpus
 from hgclr.data.readers import is_unicode, stable_hash
 from hgclr.errors import InputError
 from hgclr.files import open_regular

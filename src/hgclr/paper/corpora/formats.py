@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hgclr.data.folder import LabelReader, RowForm
-from hgclr.data.folder_writer import CorpusSummary, Progress, Readings, write_corpus
+from hgclr.data.folder import CorpusSummary, LabelReader, Progress, Readings, RowForm, write_corpus
 from hgclr.data.readers import RowProblem, byte_lines, good_json_rows, is_unicode
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from xml.etree.ElementTree import Element
 
-from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
+from hgclr.data.folder import CorpusSummary, Progress, write_corpus
 from hgclr.errors import InputError
 from hgclr.paper.corpora import BrokenXml, parse, text_of
 from hgclr.taxonomy import Taxonomy

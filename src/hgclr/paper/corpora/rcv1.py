@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from hgclr.data.folder_writer import CorpusSummary, Progress, write_corpus
+from hgclr.data.folder import CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import byte_lines
 from hgclr.errors import InputError, first_line
 from hgclr.files import open_regular

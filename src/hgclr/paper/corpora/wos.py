@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.data.folder_writer import SPLITS, CorpusSummary, Progress, write_corpus
+from hgclr.data.folder import SPLITS, CorpusSummary, Progress, write_corpus
 from hgclr.data.readers import good_json_rows, is_unicode, sheet_rows
 from hgclr.errors import InputError, require_extra
 from hgclr.taxonomy import Taxonomy

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from hgclr.errors import InputError
-from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel
-from hgclr.models.label_rows import LabelRows, LabelSized
+from hgclr.models.base import HGCLRConfig, HierarchicalOutput, HierarchicalPreTrainedModel, LabelRows, LabelSized
 from hgclr.paper.models import BaselineSettings
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import TreeChanges

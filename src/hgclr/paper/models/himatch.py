@@ -16,9 +16,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers import initialization as init
 
 from hgclr.errors import require_extra
-from hgclr.models.base import HierarchicalOutput
+from hgclr.models.base import HierarchicalOutput, LabelRows
 from hgclr.models.flat import name_tokens
-from hgclr.models.label_rows import LabelRows
 from hgclr.nn.fast import name_blocks
 from hgclr.paper.models.hiagm import BaselineConfig, HiAGMTPForSequenceClassification, edge_prior, structure_encoder
 from hgclr.taxonomy import Taxonomy

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hgclr.models.base import HierarchicalOutput, token_mean
-from hgclr.models.label_rows import LabelRows, LabelSized
+from hgclr.models.base import HierarchicalOutput, LabelRows, LabelSized, token_mean
 from hgclr.nn.gathering import gather, rank
 from hgclr.paper.models.hiagm import BaselineConfig, HiAGMLAForSequenceClassification
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hgclr import hardware
+from hgclr import provenance
 from hgclr.errors import InputError
-from hgclr.hardware import choose_precision, machine
+from hgclr.provenance import machine
+from hgclr.training.recipe import choose_precision
 
 torch = pytest.importorskip("torch", reason="precision is torch's business")
 
@@ -20,7 +21,7 @@ torch = pytest.importorskip("torch", reason="precision is torch's business")
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_commit", "_version"):  # tests of other files compute them once
-        monkeypatch.setattr(hardware, name, getattr(hardware, name).__wrapped__)
+        monkeypatch.setattr(provenance, name, getattr(provenance, name).__wrapped__)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_precision(monkeypatch: pytest.MonkeyPatch, kind: str, native: bool, exp
 def test_machine_is_plain_json_with_versions_of_missing_packages_as_null(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hardware, "MAIN_PACKAGES", ("numpy", "no-such-package"))
+    monkeypatch.setattr(provenance, "MAIN_PACKAGES", ("numpy", "no-such-package"))
     found = machine()
     assert json.loads(json.dumps(found)) == found
     assert found["packages"] == {
@@ -68,8 +69,8 @@ def git(folder: Path, *arguments: str) -> str:
 def test_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "src" / "hgclr"
     package.mkdir(parents=True)
-    (package / "hardware.py").write_text("")
-    monkeypatch.setattr(hardware, "__file__", str(package / "hardware.py"))
+    (package / "provenance.py").write_text("")
+    monkeypatch.setattr(provenance, "__file__", str(package / "provenance.py"))
 
     def found() -> tuple[object, object]:
         known = machine()
@@ -87,7 +88,7 @@ def test_commit_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "untracked").write_text("")
     results.write_text("one more row")
     assert found() == (commit, False)
-    (package / "hardware.py").write_text("changed")
+    (package / "provenance.py").write_text("changed")
     assert found() == (commit, True)
     monkeypatch.setenv("PATH", "")
     assert found() == (None, None), "no git"
