@@ -14,8 +14,8 @@ terminal. An unknown name or a value that does not fit is refused before anythin
 from the program when the pages are built."""
 METHOD = """## model: the method
 
-Any of these can stand in the section `model` as well. A preset that has another value than `default` is named; what the
-presets are is told [beside the method](../concepts/method.md#presets)."""
+Any of these can be set in the section `model` as well. A preset that has another value than `default` is named; see
+[Presets](../concepts/hgclr.md#presets)."""
 TRAINING = """## training
 
 What has no default here comes from the [recipe](../guides/training.md#recipes)."""
