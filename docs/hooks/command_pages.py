@@ -40,8 +40,8 @@ def command_pages() -> dict[str, str]:
 def _overview(program: Any, panels: dict[str, list[tuple[str, str]]]) -> str:
     parts = ["# Commands", _prose(program.help), "These pages are generated from the program."]
     for panel, rows in panels.items():
-        table = ["| command | purpose |", "|---|---|", *(f"| [`{PROGRAM} {name}`]({name}.md) | {text} |" for name, text in rows)]
-        parts += [f"## {panel}", "\n".join(table)]
+        lines = [f"| [`{PROGRAM} {name}`]({name}.md) | {text} |" for name, text in rows]
+        parts += [f"## {panel}", "\n".join(["| command | purpose |", "|---|---|", *lines])]
     parts += ["## Every command", *_parameters(program, PROGRAM), STREAMS]
     return "\n\n".join(parts) + "\n"
 
