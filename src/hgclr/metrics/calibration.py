@@ -12,14 +12,14 @@ from hgclr.metrics.scores import check_probabilities, ratio
 from hgclr.taxonomy import Taxonomy
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
+"""Decisions (documents times labels) counted at once; they fit into a CPU cache."""
 
 
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """The pairs of document and label with a probability from ``lower`` to below ``upper`` (1 is in the last bin).
+    """Pairs of document and label with a probability from ``lower`` to below ``upper`` (1 is in the last bin).
 
-    ``frequency`` is the share in which the label is gold; it and ``mean_probability`` are None where there is no pair.
+    ``frequency`` is the share of pairs with a gold label; it and ``mean_probability`` are None without a pair.
     """
 
     lower: float
@@ -30,13 +30,13 @@ class ReliabilityBin:
 
 
 class CalibrationScores:
-    """Compare probabilities with how often they come true, over all pairs of document and label.
+    """Expected calibration error and Brier score over all pairs of document and label.
 
-    With the pairs of bin ``b``, ``n_b`` of all ``n``, their mean probability and the frequency of gold among them::
+    With ``n`` pairs, ``n_b`` of them in bin ``b``, and ``frequency_b`` the share of those with a gold label::
 
         ECE = Σ_b n_b / n · |mean probability_b - frequency_b|      Brier = Σ (p - g)² / n
 
-    With many labels most pairs are easy, and both numbers are small for any model.
+    With many labels most pairs are easy, so both numbers are small for any model.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
@@ -53,7 +53,7 @@ class CalibrationScores:
         if bins < 1:
             raise ValueError(f"expected at least one bin, got {bins}")
         self.taxonomy, self.bins = taxonomy, bins
-        self._counts, self._gold = np.zeros((2, taxonomy.depth, bins), dtype=np.int64)  # every count is kept by level
+        self._counts, self._gold = np.zeros((2, taxonomy.depth, bins), dtype=np.int64)  # by level
         self._probabilities = np.zeros((taxonomy.depth, bins))
         self._squares = np.zeros(taxonomy.depth)
         self._first_bins = (taxonomy.depths - 1) * bins  # of the label's level, in the flat arrays
@@ -63,7 +63,7 @@ class CalibrationScores:
         check_probabilities(self.taxonomy, probabilities, gold)
         size = max(1, BLOCK // len(self.taxonomy))
         for start in range(0, len(gold), size):
-            # In float64 the product with the number of bins is exact, and so is the bin.
+            # In float64 the product with the number of bins is exact, so the bin is too.
             self._count(probabilities[start : start + size].astype(np.float64), gold[start : start + size])
 
     def _count(self, probabilities: NDArray[np.float64], gold: NDArray[np.bool_]) -> None:
@@ -88,7 +88,7 @@ class CalibrationScores:
         return ratio(float(self._squares[levels].sum()), int(self._counts[levels].sum()))
 
     def reliability(self, depth: int | None = None) -> list[ReliabilityBin]:
-        """Return the bins from 0 to 1: what a reliability diagram shows."""
+        """Return the bins of a reliability diagram, from 0 to 1."""
         levels = self._levels(depth)
         arrays = (self._counts, self._probabilities, self._gold)
         columns = zip(*(array[levels].sum(axis=0).tolist() for array in arrays), strict=True)

@@ -1,4 +1,4 @@
-"""Scores of probabilities that need no threshold: does the model put the gold labels first?"""
+"""Ranking scores: how high the gold labels rank by probability, without a threshold."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are put in order at once: few enough for the CPU's cache."""
+"""Decisions (documents times labels) sorted at once; they fit into a CPU cache."""
 
 
 class RankingScores:
-    """Rank the labels of every document by probability and score the order; each score is a mean over documents.
+    """Scores of each document's ranking of labels by probability, as means over documents.
 
-    Labels of the same probability share their places in equal parts, so that their order in the taxonomy does not
-    matter. With ``g_j`` 1 where the label on place ``j`` is gold, and R gold labels::
+    Tied labels share their ranks equally, so their order in the taxonomy does not matter. With R gold labels, and
+    ``g_j`` = 1 if the label at rank ``j`` is gold::
 
         R-precision = Σ_{j ≤ R} g_j / R      precision@k = Σ_{j ≤ k} g_j / k
 
         nDCG@k = Σ_{j ≤ k} g_j / log2(j + 1)  /  Σ_{j ≤ min(k, R)} 1 / log2(j + 1)
 
-    hF1-AUC is the area under a document's curve of hierarchical precision over hierarchical recall. Its points are
-    those of every threshold t, with the labels p'_k ≥ t as predicted ones, where p'_k = min(p_k, p'_parent(k)), and
-    with the gold labels and all their ancestors as gold ones. Between two points the curve is a step, at the precision
-    of the point with the larger recall: AUC = Σ_t (recall_t - recall_{t'}) precision_t, t' the threshold above t.
+    hF1-AUC is the area under a document's curve of hierarchical precision over hierarchical recall. It has a point for
+    every threshold t, where labels with p'_k ≥ t are predicted, p'_k = min(p_k, p'_parent(k)), and gold labels include
+    all their ancestors. The curve is a step function: AUC = Σ_t (recall_t - recall_{t'}) precision_t, where t' is the
+    next higher threshold.
 
-    Documents without gold labels are left out of the means.
+    The means leave out documents without gold labels.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
-        ks: the numbers of places of precision@k and nDCG@k. With fewer labels than ``k``, the other places are wrong.
+        ks: the values of k in precision@k and nDCG@k. Ranks beyond the number of labels count as wrong.
 
     Example:
         >>> scores = RankingScores(Taxonomy(["science", "physics", "law"], [-1, 0, -1]), ks=(1, 2))
@@ -46,7 +46,7 @@ class RankingScores:
 
     def __init__(self, taxonomy: Taxonomy, ks: Sequence[int] = (1, 3, 5)) -> None:
         if min(ks, default=1) < 1 or len(set(ks)) != len(ks):
-            raise ValueError(f"expected different numbers of places from 1, got {tuple(ks)}")
+            raise ValueError(f"expected distinct values of k from 1, got {tuple(ks)}")
         self.taxonomy, self.ks = taxonomy, tuple(ks)
         self._documents = 0
         self._with_gold = 0
@@ -61,7 +61,7 @@ class RankingScores:
         with_gold = gold.any(axis=1)
         self._with_gold += int(np.count_nonzero(with_gold))
         probabilities, gold = probabilities[with_gold], gold[with_gold]
-        # For the whole batch: with many labels a block is a few documents, and the work on the tree would cost more.
+        # For the whole batch: with many labels a block has few documents, and tree operations on it would be slow.
         lowered, closed = monotone(probabilities, self.taxonomy), self.taxonomy.close(gold)
         discounts = 1 / np.log2(np.arange(2, len(self.taxonomy) + 2))
         best = np.cumsum(discounts)
@@ -80,15 +80,15 @@ class RankingScores:
             self._area += _Ranking.of(lowered[rows], closed[rows]).sum_of_areas()
 
     def r_precision(self) -> float:
-        """Return the share of gold labels among as many first places as the document has gold labels."""
+        """Return the share of gold labels among the first R ranks of a document with R gold labels."""
         return ratio(self._r_precision, self._with_gold)
 
     def precision_at(self, k: int) -> float:
-        """Return the share of gold labels among the first ``k`` places, for a ``k`` of :attr:`ks`."""
+        """Return the share of gold labels among the first ``k`` ranks, for a ``k`` of :attr:`ks`."""
         return ratio(float(self._precision[self._number(k)]), self._with_gold)
 
     def ndcg_at(self, k: int) -> float:
-        """Return the normalised discounted cumulative gain of the first ``k`` places, for a ``k`` of :attr:`ks`."""
+        """Return the normalised discounted cumulative gain of the first ``k`` ranks, for a ``k`` of :attr:`ks`."""
         return ratio(float(self._gain[self._number(k)]), self._with_gold)
 
     def hierarchical_auc(self) -> float:
@@ -96,7 +96,7 @@ class RankingScores:
         return ratio(self._area, self._with_gold)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all scores, as fractions, in plain Python types; the keys of the scores at k are strings."""
+        """Return all scores, as fractions, in plain Python types; k is a string key."""
         return {
             "documents": self._documents,
             "documents_with_gold": self._with_gold,
@@ -108,20 +108,20 @@ class RankingScores:
 
     def _number(self, k: int) -> int:
         if k not in self.ks:
-            raise ValueError(f"{k} places were not scored, only {self.ks}")
+            raise ValueError(f"k = {k} was not scored, only {self.ks}")
         return self.ks.index(k)
 
 
 class _Ranking(NamedTuple):
-    """The labels of n documents by falling probability, in runs of the same probability.
+    """The labels of n documents by falling probability, in runs of equal probability; no run spans two documents.
 
-    Runs are numbered over all documents: a run never goes beyond the end of its document.
+    Runs are numbered over all documents.
     """
 
     hits: NDArray[np.float64]
-    """1 where the label on this place is gold, (n, K)."""
+    """1 if the label at this rank is gold, (n, K)."""
     starts: NDArray[np.int64]
-    """Where in the n·K places each run begins."""
+    """The first of the n·K ranks of each run."""
 
     @classmethod
     def of(cls, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> _Ranking:
@@ -133,16 +133,16 @@ class _Ranking(NamedTuple):
         return cls(hits, np.flatnonzero(begins))
 
     def run_hits(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return how many gold labels are in each run, and its length."""
+        """Return the number of gold labels in each run, and its length."""
         return np.add.reduceat(self.hits.ravel(), self.starts), np.diff(self.starts, append=self.hits.size)
 
     def shared_hits(self) -> NDArray[np.float64]:
-        """Return the mean of its run on every place, (n, K)."""
+        """Return, at every rank, the mean hits of its run, (n, K)."""
         gold, lengths = self.run_hits()
         return np.repeat(gold / lengths, lengths).reshape(self.hits.shape)
 
     def sum_of_areas(self) -> float:
-        """Return the areas under the curves of all documents: over runs, the gain in recall times the precision."""
+        """Return the summed area under all documents' curves: the gain in recall of each run times its precision."""
         gold, lengths = self.run_hits()
         found = np.cumsum(self.hits, axis=1)
         ends = self.starts + lengths - 1
