@@ -229,6 +229,31 @@ def curves(
     _end([f"missing: {what}" for what in drawn.missing], bool(drawn.panels))
 
 
+@app.command("regime")
+@options_from(Shared, "shared", first=True)
+def regime(
+    shared: Shared,
+    seeds: Annotated[str, option("Seeds, as in 1-5 or 1,2,7.", metavar="N-N|N,N,…")] = "1-5",
+    per_leaf: Annotated[
+        int | None,
+        option("Train on so many documents of each leaf, drawn once; default: all.", min=1),
+    ] = None,
+) -> None:
+    """Test HGCLR in the regime the paper trains in."""
+    for module in ("torch", "matplotlib"):
+        require_extra(module, extra="paper", capability="The regime of the paper")
+    from hgclr.paper.regime import run_regime
+
+    quiet_libraries()
+    first, dash, last = seeds.partition("-")
+    if dash and first.strip().isdigit() and last.strip().isdigit():
+        seeds = ",".join(map(str, range(int(first), int(last) + 1)))
+    made = run_regime(experiment=shared.experiment(), per_leaf=per_leaf, **shared.running(seeds))
+    print_written(shared.output / f"regime.{suffix}" for suffix in ("md", "json"))
+    refused = [(line.title, reason) for line in made.lines for reason in set(line.refused.values())]
+    _end([f"{title} could not be run: {reason}" for title, reason in refused], any(line.ours for line in made.lines))
+
+
 def _end(complaints: Sequence[str], any_figure: bool) -> None:
     """Say what could not be run; exit with 1 if no row has a figure."""
     for complaint in complaints:
