@@ -384,6 +384,8 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
         )
     if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
         raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+    if finished and experiment.keep_predictions and not any((folder / name).exists() for name in (PREDICTIONS, MODEL)):
+        raise InputError(f"{folder} is done, and its predictions were not kept", remedy=remedy)
     return wanted
 
 
