@@ -30,9 +30,10 @@ from hgclr.paper.experiment import (
     NotYetError,
     Watch,
     check_runs,
-    read_predictions,
+    read_bits,
     run_systems,
     unwatched,
+    write_bits,
 )
 from hgclr.paper.systems import SYSTEMS, TABLES, System
 from hgclr.paper.tables import MISSING, Summary, markdown, markdown_table, rounded, summarise
@@ -211,7 +212,7 @@ def difference_over_seeds(first: Sequence[Resampled], second: Sequence[Resampled
     """Return ``values``, ``mean``, ``low``, ``high``, ``sd`` and ``document_sd`` of a :class:`Difference`.
 
     The two are runs of two arms by the same seeds, on the same resamples of the same documents. With ``d_sb`` the
-    difference of seed ``s`` in resample ``b``, ``S_b`` n seeds drawn with replacement and a bar for the mean::
+    difference of seed ``s`` in resample ``b`` and ``S_b`` n seeds drawn with replacement::
 
         D_b = mean over s of d_sb + √(n / (n - 1)) (mean over S_b of d_sb - mean over s of d_sb)
 
@@ -359,7 +360,6 @@ def run_regime(
     arms = table.choose(rows)
     experiment = shared_sample(experiment, per_leaf)
     systems = check_runs(table, seeds, experiment, rows)
-    systems.sort(key=lambda system: system.key not in FIRST)
     if on_estimate is not None:
         on_estimate(estimate_hours(systems, seeds, experiment))
     data = DataFolder(experiment.data)
@@ -367,9 +367,9 @@ def run_regime(
     gold = np.zeros((len(gold_rows), len(tree)), dtype=np.bool_)
     for row, labels in enumerate(gold_rows):
         gold[row, list(labels)] = True
+    write_bits(experiment.output / "gold.npz", gold=gold)
     refused: dict[tuple[str, int], str] = {}
     resampled: dict[str, dict[int, dict[str, Resampled]]] = {row.system: {} for row in table.rows}
-
     last: Regime | None = None
 
     def written() -> Regime:
@@ -378,10 +378,11 @@ def run_regime(
         dev: dict[str, dict[int, list[float]]] = {}
         for key, scores in resampled.items():
             system, runs = SYSTEMS[key], experiment.finished_runs(SYSTEMS[key], seeds)
-            for seed in runs:  # one that was killed before it wrote its predictions is completed when its turn comes
-                if seed not in scores and (experiment.folder(system, seed) / PREDICTIONS).exists():
+            for seed in runs:
+                kept = experiment.folder(system, seed) / PREDICTIONS
+                if seed not in scores and kept.exists():  # else it was killed, and is completed when its turn comes
                     scores[seed] = {}
-                    for decisions, predicted in read_predictions(experiment.folder(system, seed)).items():
+                    for decisions, predicted in read_bits(kept).items():
                         bootstrap = BootstrapScores(tree, RESAMPLES)
                         bootstrap.update(predicted, gold)
                         scores[seed][decisions] = bootstrap.resampled()
@@ -436,7 +437,7 @@ def in_words(difference: Difference) -> str:
     if difference.verdict != "undecided":
         return difference.verdict or "none from one seed"
     needed = difference.seeds_needed
-    return f"undecided; {'no number of seeds decides it' if needed is None else f'about {needed} seeds decide it'}"
+    return f"undecided; {'no number of seeds would decide' if needed is None else f'about {needed} seeds would decide'}"
 
 
 def regime_markdown(regime: Regime) -> str:
