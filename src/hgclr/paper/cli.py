@@ -265,7 +265,7 @@ def regime(
     """
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="The experiment")
-    from hgclr.paper.regime import Estimate, difference_cells, run_regime
+    from hgclr.paper.regime import Estimate, answer_line, run_regime
     from hgclr.paper.tables import table_cells
 
     def print_estimate(estimates: list[Estimate]) -> None:
@@ -285,9 +285,7 @@ def regime(
     head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(made.summary))
     print_table(console, head, rows, title=made.summary.title)
     console.say(made.summary.setting, "dim")
-    if made.differences:
-        head, *rows = difference_cells(made)
-        print_table(console, head, rows, texts=2)
+    console.say(answer_line(made), "bold")
     print_written(
         shared.output / f"regime.{suffix}" for suffix in ("md", "json", *(["svg"] if made.dev_macro_f1 else []))
     )

@@ -433,23 +433,30 @@ def _interval(difference: Difference) -> str:
 
 
 def in_words(difference: Difference) -> str:
-    """Return the verdict on a difference, with the seeds that an undecided one would take."""
+    """Return the verdict on a difference, with what an undecided one would take."""
     if difference.verdict != "undecided":
         return difference.verdict or "none from one seed"
-    needed = difference.seeds_needed
-    return f"undecided; {'no number of seeds would decide' if needed is None else f'about {needed} seeds would decide'}"
+    if difference.seeds_needed is not None:
+        return f"undecided; about {difference.seeds_needed} seeds would decide"
+    if -NEGLIGIBLE < difference.mean < NEGLIGIBLE or difference.mean >= GAIN:
+        return "undecided; it takes more test documents"
+    return "undecided; no number of seeds would decide at this mean"
+
+
+def answer_line(regime: Regime) -> str:
+    """Return the primary comparison with its verdict."""
+    if (answer := regime.answer) is None:
+        return "HGCLR and flat have no seed in common yet."
+    return f"HGCLR − flat, test Macro-F1 at 0.5: {_interval(answer)}. Verdict: {in_words(answer)}."
 
 
 def regime_markdown(regime: Regime) -> str:
     """Return the verdict, the table of the arms, the differences with their intervals, and the plot."""
     title, _, table = markdown(regime.summary).partition("\n\n")
-    lines = [title, ""]
-    if (answer := regime.answer) is not None:
-        lines += [f"HGCLR − flat, test Macro-F1 at 0.5: {_interval(answer)}. **Verdict: {in_words(answer)}.**", ""]
-    lines += [table]
+    lines = [title, "", f"**{answer_line(regime)}**", "", table]
     if regime.differences:
         lines += ["## Differences", "", *markdown_table(difference_cells(regime)), ""]
-        lines += [INTERVALS, "", RULE, ""]
+        lines += ["The primary comparison is the one above; all others are secondary.", "", INTERVALS, "", RULE, ""]
     if regime.dev_macro_f1:
         lines += ["## Dev Macro-F1 by epoch", "", "![Dev Macro-F1 by epoch and arm](regime.svg)", ""]
     return "\n".join(lines)
@@ -469,6 +476,7 @@ def draw_regime(regime: Regime) -> Plot:
             axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=titles[key])
         axes.set_title("Dev Macro-F1 at 0.5, %")
         axes.set_xlabel("epoch")
+        axes.locator_params("x", integer=True)
         axes.set_ylim(bottom=0)
         axes.grid(visible=True)
         legend_above(axes, 3)
