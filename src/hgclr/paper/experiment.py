@@ -384,6 +384,8 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
         )
     if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
         raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+    if finished and experiment.keep_predictions and not any((folder / name).exists() for name in (PREDICTIONS, MODEL)):
+        raise InputError(f"{folder} is done, and its predictions were not kept", remedy=remedy)
     return wanted
 
 
@@ -413,24 +415,25 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
 
 
 def write_predictions(run: RunConfig, folder: Path) -> None:
-    """Write the labels that the model of a run predicts on test, (N, K): at 0.5 as ``half``, and as ``tuned``.
-
-    Each is packed into bits, label by label; ``labels`` is K. Documents are in the order of the split.
-    """
+    """Write the labels that the model of a run predicts on test, (N, K): at 0.5 as ``half``, and as ``tuned``."""
     classifier = HierarchicalClassifier.load(folder / MODEL)
     data, limit = data_folder(run, classifier.taxonomy), run.data.test_limit
     documents = sample_documents(data, "test", None if limit is None else (limit, run.training.seed))
     logits = classifier.outputs(documents).logits
     decisions = {"half": Decisions(classifier.taxonomy), "tuned": classifier.decisions}
-    bits = {
-        name: np.packbits(each.decide(each.probabilities(logits)).predicted, axis=1) for name, each in decisions.items()
-    }
-    with atomic_file(folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, labels=len(classifier.taxonomy), half=bits["half"], tuned=bits["tuned"])
+    predicted = {name: each.decide(each.probabilities(logits)).predicted for name, each in decisions.items()}
+    write_bits(folder / PREDICTIONS, **predicted)
 
 
-def read_predictions(folder: Path) -> dict[str, NDArray[np.bool_]]:
-    """Return the predicted labels that :func:`write_predictions` wrote, (N, K) each, by ``half`` and ``tuned``."""
-    with np.load(folder / PREDICTIONS) as kept:
-        labels = int(kept["labels"])
-        return {name: np.unpackbits(kept[name], axis=1, count=labels).view(np.bool_) for name in ("half", "tuned")}
+def write_bits(path: Path, **matrices: NDArray[np.bool_]) -> None:
+    """Write bool matrices of one shape, (N, K), each as its name with rows packed into bits; ``labels`` is K."""
+    bits: dict[str, Any] = {name: np.packbits(matrix, axis=1) for name, matrix in matrices.items()}
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, labels=next(iter(matrices.values())).shape[1], **bits)
+
+
+def read_bits(path: Path) -> dict[str, NDArray[np.bool_]]:
+    """Return the matrices that :func:`write_bits` wrote."""
+    with np.load(path) as file:
+        packed, labels = {name: file[name] for name in file.files if name != "labels"}, int(file["labels"])
+    return {name: np.unpackbits(rows, axis=1, count=labels).view(np.bool_) for name, rows in packed.items()}
