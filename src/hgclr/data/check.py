@@ -268,7 +268,7 @@ class Statistics:
         ]
 
     def label_problems(self) -> dict[str, list[str]]:
-        """Return ids of labels: ``unused`` in train, ``unseen`` there but not elsewhere, or on all of its documents."""
+        """Return ids of labels: ``unused`` in train, ``unseen`` in train but used elsewhere, ``constant`` in train."""
         if "train" not in self.splits:
             return {"unused": [], "unseen": [], "constant": []}
         counts, documents = self.training_counts, self.splits["train"].documents

@@ -42,7 +42,7 @@ ENTRIES = 2**23
 FOLDS = 5
 MANY = 2**21
 """Documents times labels above which two folds are enough."""
-Way = tuple[Rule, Thresholds]
+Option = tuple[Rule, Thresholds]
 NOISE = 0.001
 """Differences of F1 below this count as chance, and the simpler candidate is chosen."""
 EXACT = 0.05
@@ -165,12 +165,12 @@ def calibrate(
             rules.append("best-path")
     else:
         rules = [rule]
-    ways: list[Way] = []
+    options: list[Option] = []
     for each in rules:
         scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
-        ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
-    scored, probabilities = search.held_out(ways, _folds(gold, seed))
-    candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
+        options += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
+    scored, probabilities = search.held_out(options, _folds(gold, seed))
+    candidates = [Candidate(*option, Quality.of(scores)) for option, scores in scored.items()]
     past = MultiLabelScores(taxonomy)
     past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
     before = Quality.of(past)
@@ -229,18 +229,18 @@ class _Search:
     taxonomy: Taxonomy
 
     def held_out(
-        self, ways: Sequence[Way], folds: Sequence[NDArray[np.int64]]
-    ) -> tuple[dict[Way, MultiLabelScores], NDArray[np.float32]]:
+        self, options: Sequence[Option], folds: Sequence[NDArray[np.int64]]
+    ) -> tuple[dict[Option, MultiLabelScores], NDArray[np.float32]]:
         """Return the out-of-fold scores of each candidate and the out-of-fold probabilities, (N, K)."""
-        scored = {way: MultiLabelScores(self.taxonomy) for way in ways}
+        scored = {option: MultiLabelScores(self.taxonomy) for option in options}
         probabilities = np.empty_like(self.outputs.logits)
         for fold in folds:
             others = np.setdiff1d(np.arange(len(probabilities)), fold, assume_unique=True)
             calibration = self.calibration(others)
             known = calibrated(self.outputs.logits[others], calibration)
             probabilities[fold] = calibrated(self.outputs.logits[fold], calibration)
-            for rule in dict.fromkeys(rule for rule, _ in ways):
-                scopes = [thresholds for other, thresholds in ways if other == rule]
+            for rule in dict.fromkeys(rule for rule, _ in options):
+                scopes = [thresholds for other, thresholds in options if other == rule]
                 for scope, decisions in self._tuned(rule, scopes, known, self.outputs.gold[others]).items():
                     predicted = decisions.decide(probabilities[fold]).predicted
                     scored[rule, scope].update(predicted, self.outputs.gold[fold])

@@ -63,7 +63,7 @@ class TreeChanges:
         return len(self.kept) < max(len(self.old), len(self.new))
 
     def summary(self) -> str:
-        """Return one line with the count of each kind of change and the first labels; a branch counts as one name."""
+        """Return one line: the count of each kind of change, and the first labels, topmost of their branches."""
         old, new = self.old.ids, self.new.ids
         kinds = [
             ("renamed", self.renamed, [_arrow([old[one]], [new[other]]) for (one, other), _ in self.renamed_heads]),
