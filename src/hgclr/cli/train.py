@@ -46,6 +46,10 @@ def train(
         Path | None,
         typer.Argument(metavar="DATA|CONFIG.yaml", help="Data folder or its URL, or a YAML file of settings."),
     ] = None,
+    preset: Annotated[
+        Literal["default", "hgclr", "paper", "published"] | None,
+        option("Model settings to start from; see above.", metavar="PRESET"),
+    ] = None,
     settings: Settings = None,
     output: Annotated[Path | None, folder("Folder to write; default: runs/NAME, by the data.")] = None,
     start: Annotated[
@@ -66,7 +70,16 @@ def train(
     to continue training from), **metrics.json** (scores, settings, versions, machine), **config.yaml** and
     **checkpoints**.
 
+    Presets:
+
+    - **default**: flat, an encoder with a linear head
+    - **hgclr**: HGCLR with the default's pooling, label documents and decisions
+    - **paper**: HGCLR as the text of the paper describes it
+    - **published**: HGCLR as its authors' program computes it
+
     Example: **hgclr train my-data**
+
+    Example: **hgclr train my-data --preset hgclr**
 
     Example: **hgclr train my-data --set training.effort=head --output runs/quick**
 
@@ -79,11 +92,14 @@ def train(
     from hgclr.training.settings import RunConfig
 
     options = {
+        "model.preset": preset,
         "training.calibrate": None if calibrate is None else str(calibrate).lower(),
         "model.start": start,
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
+    if preset is not None and any(each.partition("=")[0].strip() == "model.preset" for each in settings or []):
+        raise InputError("--preset and --set model.preset are both given", remedy="give one of them")
     if engine == "local" and (workers is not None or ray_address is not None):
         raise InputError("--workers and --ray-address are for the engine ray", remedy="add --engine ray")
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
