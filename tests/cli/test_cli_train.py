@@ -16,6 +16,7 @@ import hgclr.training
 from hgclr.cli import train as cli
 from hgclr.cli.app import app
 from hgclr.config import PRESETS, method_fields
+from hgclr.data.folder import CorpusSummary
 from hgclr.errors import InputError
 from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, TrainingSettings
 from support.short_runs import make_run
@@ -170,3 +171,19 @@ def test_quickstart_builds_these_levels(
     monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: tmp_path)
     assert run("quickstart", "--output", tmp_path, *options).exit_code == 2
     assert asked == [(tmp_path / "icd10cm", levels)]
+
+
+def test_quickstart_trains_four_models_and_shows_positive_samples(
+    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hgclr.data.icd10cm.build_icd10cm", lambda *_, **__: CorpusSummary(toy_data))
+    monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: Path(make_encoder("bert")))
+    done = run("quickstart", "--output", tmp_path / "out", "--epochs", 1, columns=80)
+    assert done.exit_code == 0, done.output
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text("utf-8"))
+    assert list(scores) == ["names", "head", "full", "hgclr"]
+    assert [scores[name]["run"]["model"]["architecture"] for name in scores] == ["flat", "flat", "flat", "hgclr"]
+    for name, metrics in scores.items():
+        (row,) = (line for line in done.stdout.splitlines() if line.startswith(f"{name} "))
+        assert row.split()[-1] == f"{100 * metrics['test']['macro']['f1']:.1f}"
+    assert done.stdout.count("in brackets") == len(cli.NOTES)  # nothing is kept whole

@@ -215,7 +215,7 @@ def explain(
     parts of the label's logit. **occlusion**: leave each word out; works with any model. **auto**: integrated, or
     occlusion for ONNX.
 
-    **--positive-sample** shows instead which tokens of the text HGCLR would keep for its labels in training, by the
+    **--positive-sample** shows instead which tokens of the text HGCLR would keep for its labels in training, from the
     training-model beside the model: one draw, and how often many draws keep each word.
 
     Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
