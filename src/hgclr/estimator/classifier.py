@@ -44,8 +44,8 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
     Args:
         encoder: text encoder to start from: a name from the catalogue, a folder, or a hub name.
         architecture: ``flat`` (an encoder with a linear head), ``hgclr``, or one of ``hgclr.paper``; None is ``flat``,
-            and ``hgclr`` in the presets ``paper`` and ``published``.
-        preset: settings of the method: ``default``, ``paper`` or ``published``.
+            and ``hgclr`` in every preset but ``default``.
+        preset: settings of the method: ``default``, ``hgclr``, ``paper`` or ``published``.
         effort: ``head`` fits only the head, in seconds; ``full`` also trains the encoder.
         taxonomy: the label tree: a :class:`~hgclr.Taxonomy`, a file in any of its formats, or nested dictionaries such
             as ``{"science": {"physics": {}, "chemistry": {}}}``. None builds it from the paths in ``y``.
@@ -61,7 +61,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         threshold: probability above which a label is predicted; None takes 0.5, or the value tuned by calibration.
         paths: number of paths of ``top-k-paths``.
         calibrate: calibrate probabilities, and tune decoding rule and thresholds, on the documents held out, if there
-            are 10 or more; None does so in the preset ``default``, as ``hgclr train`` does.
+            are 10 or more; None does so in the presets ``default`` and ``hgclr``, as ``hgclr train`` does.
         random_state: seed, generator, or None for a different result each time.
         output_dir: folder for the training run, for example for explanations; it must not contain a run. None writes
             nothing to disk.

@@ -17,13 +17,12 @@ from hgclr.cli.console import (
     counting,
     print_table,
     print_written,
-    progress_bar,
     quiet_libraries,
     standard_error,
 )
 from hgclr.cli.options import Reading, Seed, Settings, folder, number_list, option, options_from, reading_options
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output
+from hgclr.files import check_output, json_bytes, write_files
 from hgclr.paper.systems import TABLES
 
 if TYPE_CHECKING:
@@ -363,58 +362,51 @@ def figure5(
 @app.command("figure3")
 @reading_options
 def figure3(
-    model: Annotated[Path, folder("Folder 'training-model' of a run of HGCLR.")],
+    model: Annotated[Path, folder("Folder 'model' or 'training-model' of a run of HGCLR.")],
     output: FigureOutput,
     reading: Reading,
     data: Annotated[Path, folder("Data folder to take documents from.")],
     split: Annotated[str, option("Split to take them from, train, dev or test.")] = "test",
     documents: Annotated[int, option("How many to draw at random.", min=1)] = 5,
-    draws: Annotated[int, option("Draws to show one by one.", min=1)] = 3,
-    samples: Annotated[int, option("Draws from which to estimate how often a token is kept.", min=2)] = 100,
-    keep_fraction: Annotated[
-        float | None,
-        option("Keep this share of the tokens instead of the share the model was trained with."),
+    keep: Annotated[
+        float | None, option("Keep this share of the tokens instead of what the model was trained to keep.")
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Mark the tokens that HGCLR keeps in its positive samples, for several draws of the Gumbel noise.
+    """Mark the tokens that HGCLR keeps for the gold labels of random documents.
 
-    Writes **figure3.html** and **figure3.json**. The share of draws that keep a token varies between tokens; this
-    variation is shown beside that of pure chance.
+    Writes **figure3.html** and **figure3.json**. For a text of your own: **hgclr explain --positive-sample**.
 
     Example: **hgclr reproduce figure3 --model runs/hgclr/training-model --data my-data --output figures**
     """
     require_extra("torch", extra="train", capability="Figure 3")
     check_output(output)
+    from hgclr.cli.tables import print_positive_samples
     from hgclr.data.folder import empty_split
     from hgclr.data.tokens import sample_documents
-    from hgclr.paper.kept_tokens import keep_rule, keep_tokens, load_training_model, write_kept_tokens
+    from hgclr.evaluation.positive_samples import keep_rule, load_label_side, positive_sample, positive_sample_page
+    from hgclr.inference import HierarchicalClassifier
     from hgclr.provenance import machine
 
     quiet_libraries()
-    network, tokenizer = load_training_model(model, keep_fraction=keep_fraction)
-    taxonomy = network.config.taxonomy
+    network, name = load_label_side(model, keep), "/".join(model.resolve().parts[-2:])
+    classifier, taxonomy, rule = HierarchicalClassifier.load(model), network.config.taxonomy, keep_rule(network.config)
     source = reading.open(data, taxonomy=taxonomy)
     chosen = list(sample_documents(source, split, (documents, seed)))
     if not chosen:
         raise empty_split(source.split_path(split), 0)
-    with progress_bar() as bar:
-        found = keep_tokens(network, tokenizer, chosen, shown=draws, draws=samples, seed=seed)
-        kept = list(bar.track(found, total=len(chosen), description="documents"))
-    rule = keep_rule(network.config)
-    files = write_kept_tokens(
-        kept,
-        taxonomy,
-        output,
-        model="/".join(model.resolve().parts[-2:]),
-        rule=rule,
-        seed=seed,
-        report={"machine": machine()},
-    )
-    console = Console()
-    console.say(f"the model keeps {rule}")
-    for number, document in enumerate(kept, 1):
-        console.say(f"{number}. {'; '.join(document.paths)}: {document.summary()}")
-    if all(document.whole for document in kept):
-        console.say("to see what labels choose from short texts: --keep-fraction 0.5")
+    samples = [
+        positive_sample(classifier, network, one.text, labels=[taxonomy.ids[label] for label in one.labels], seed=seed)
+        for one in chosen
+    ]
+    content = {
+        "machine": machine(),
+        "model": name,
+        "rule": rule,
+        "seed": seed,
+        "documents": [sample.to_json() for sample in samples],
+    }
+    page = positive_sample_page(samples, model=name, rule=rule)
+    files = write_files(output, {"figure3.html": page.encode(), "figure3.json": json_bytes(content)})
+    print_positive_samples(samples, rule, Console())
     print_written(files)
