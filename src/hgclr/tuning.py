@@ -1,4 +1,4 @@
-"""Search for the settings with the best dev score: an Optuna study in a SQLite file, which several processes share."""
+"""Search for the settings with the best dev score, with an Optuna study in a SQLite file that processes can share."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def tune(
 ) -> Study:
     """Search for the settings with the best dev score and write them to ``best.yaml``; test is not scored.
 
-    A trial's value is the dev score at 0.5 of the selected epoch, averaged over the seeds. Processes that call this at
-    the same time share the study in ``run.output``; a later call continues it, interrupted trials from their
-    checkpoints. With ``trials``, a trial whose first seed falls below the median of the earlier ones is pruned.
+    A trial's value is the dev score at 0.5 of the best epoch, averaged over the seeds. Processes that call this at the
+    same time share the study in ``run.output``; a later call continues it, and resumes interrupted trials from their
+    checkpoints. With ``trials``, a trial is pruned if its first seed falls below the median of earlier trials.
 
     Args:
         run: the settings that all trials share; its output is the folder of the search.
         space: the values of each setting; see :func:`read_space`.
         trials: number of trials, those of earlier calls included; by default every combination of choices.
-        seeds: train every trial with each of these; by default the seed of ``run``.
+        seeds: seeds of every trial; by default the seed of ``run``.
         metric: the dev score to maximise.
         watch: called with the title of each run, returns a callback for the Trainer.
 
     Raises:
-        InputError: if settings or data do not fit, or ``run.output`` holds another search.
-        HGCLRError: if no trial could be trained to its end.
+        InputError: if settings or data are wrong, or ``run.output`` holds another search.
+        HGCLRError: if no trial finished.
     """
     require_extra("optuna", extra="tune", capability="Tuning")
     import optuna
@@ -69,7 +69,7 @@ def tune(
     seeds, combinations = list(seeds or [run.training.seed]), []
     if trials is None:
         if not all("choices" in vars(distribution) for distribution in space.values()):
-            raise InputError("a range has no last value", remedy="give --trials, or choices for every setting")
+            raise InputError("a range has no end", remedy="give --trials, or choices for every setting")
         values = (distribution.choices for distribution in space.values())  # type: ignore[attr-defined]
         combinations = [dict(zip(space, point, strict=True)) for point in itertools.product(*values)]
     about = {
@@ -109,15 +109,15 @@ def tune(
             write_files(run.output, {"best.yaml": f"# Trial {best.number + 1}, dev {best.value:.4f}\n{text}".encode()})
     if not (run.output / "best.yaml").exists():
         reasons = {str(trial.user_attrs.get("reason", "pruned")) for trial in study.get_trials(deepcopy=False)}
-        raise HGCLRError(f"no trial was trained to its end: {'; '.join(sorted(reasons))}")
+        raise HGCLRError(f"no trial finished: {'; '.join(sorted(reasons))}")
     return study
 
 
 @contextmanager
 def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterator[Trial | None]:
-    """Lock an interrupted trial, or a new one, and yield it; None after ``total`` trials.
+    """Lock and yield an interrupted trial or a new one; yield None after ``total`` trials.
 
-    The system releases the lock when the process ends, so a running trial without a lock was interrupted.
+    A lock ends with its process, so a running trial without a lock was interrupted.
     """
     import optuna
 
@@ -128,16 +128,16 @@ def _next_trial(study: Study, space: Space, total: int, folder: Path) -> Iterato
             for running in (each for each in started if each.state.name == "RUNNING"):
                 with suppress(Timeout):
                     stack.enter_context(FileLock(folder / RUNS / f"{running.number:04d}.lock", timeout=0))
-                    trial = optuna.Trial(study, running._trial_id)  # Optuna has no public way back into a trial
+                    trial = optuna.Trial(study, running._trial_id)  # Optuna has no public way to resume a trial
                     break
             if trial is None and len(started) < total:
-                # A seed for each trial: a continued search tries the same settings as an uninterrupted one.
+                # One seed per trial, so that a continued search tries the same settings as an uninterrupted one.
                 study.sampler = optuna.samplers.TPESampler(seed=len(started), constant_liar=True)
                 trial = study.ask()
                 stack.enter_context(FileLock(folder / RUNS / f"{trial.number:04d}.lock"))
             if trial is not None:
                 for key, distribution in space.items():
-                    trial._suggest(key, distribution)  # a value drawn before an interruption stays
+                    trial._suggest(key, distribution)  # keeps a value drawn before an interruption
         yield trial
 
 
@@ -163,9 +163,9 @@ def _train_trial(
         value = statistics.fmean(scores)
     except TrialPruned:
         state = TrialState.PRUNED
-    except (InputError, MissingExtraError):  # the next trial would be refused as well
+    except (InputError, MissingExtraError):  # the next trial would fail, too
         raise
-    except HGCLRError as error:  # such as a loss that is NaN
+    except HGCLRError as error:  # such as a NaN loss
         state = TrialState.FAIL
         trial.set_user_attr("reason", str(error))
     study.tell(trial, value, state)
@@ -189,13 +189,13 @@ class EpochReport(TrainerCallback):
 
 
 def describe(parameters: Mapping[str, Any]) -> str:
-    """Return parameters in a line, such as ``learning_rate 0.0003, keep_fraction 0.5``."""
+    """Return parameters in one line, such as ``learning_rate 0.0003, keep_fraction 0.5``."""
     values = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in parameters.items()}
     return ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.items())
 
 
 def with_parameters(run: RunConfig, parameters: Mapping[str, Any], output: Path | None = None) -> RunConfig:
-    """Return ``run`` with parameters such as ``{"model.keep_fraction": 0.5}``; recipe and preset decide the rest."""
+    """Return ``run`` with parameters such as ``{"model.keep_fraction": 0.5}``; recipe and preset set the others."""
     tree = run.model_dump(mode="json", exclude_unset=True) | ({} if output is None else {"output": str(output)})
     for key, value in parameters.items():
         section, _, name = key.partition(".")
@@ -204,10 +204,10 @@ def with_parameters(run: RunConfig, parameters: Mapping[str, Any], output: Path 
 
 
 def read_space(tree: Any, run: RunConfig, path: Path | None = None) -> Space:
-    """Translate settings, each with ``low`` and ``high`` (also ``log``, ``step``) or ``choices``, for Optuna.
+    """Return Optuna's form of settings, each with ``low`` and ``high`` (also ``log``, ``step``) or ``choices``.
 
     None is the default: the learning rate and, for HGCLR, settings of the contrastive loss. Raises an `InputError` if
-    a setting is unknown or cannot be searched, or a run would refuse one of its values.
+    a setting is unknown or cannot be searched, or a value is invalid.
     """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -236,6 +236,6 @@ def read_space(tree: Any, run: RunConfig, path: Path | None = None) -> Space:
         except InputError as error:
             raise InputError(f"{key}: {error.what}", path=path, remedy=error.remedy) from None
         except (TypeError, ValueError, KeyError) as error:
-            remedy = "give low and high, with log: true or a step where wanted, or choices"
-            raise InputError(f"{key}: {entry!r} is no range ({error})", path=path, remedy=remedy) from None
+            remedy = "give low and high, on request with log: true or a step, or give choices"
+            raise InputError(f"{key}: {entry!r} is not a range ({error})", path=path, remedy=remedy) from None
     return space

@@ -146,10 +146,10 @@ def test_cancelling_and_an_error_keep_what_is_done(files: Page, tmp_path: Path) 
     expect(files.locator("#progress-note")).to_have_text("Cancelled. 8 of 20 rows done.")
     assert [bool(row["labels"]) for row in read(download(files, tmp_path))] == [True] * 8 + [False] * 12
     files.unroute("**/predict")
-    files.get_by_role("button", name="Label it again").click()
+    files.get_by_role("button", name="Label again").click()
     expect(files.locator("#progress-note")).to_contain_text("20 of 20 rows, in")
     error = {"error": {"type": "internal", "message": "something went wrong here"}}
     files.route("**/predict", lambda route: route.fulfill(status=500, json=error))
-    files.get_by_role("button", name="Label it again").click()
+    files.get_by_role("button", name="Label again").click()
     expect(files.locator("#progress-note")).to_have_text("Something went wrong here. 0 of 20 rows done.")
     expect(files.get_by_role("link", name="Download")).to_be_hidden()

@@ -78,7 +78,7 @@ def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None
         ("slider", "Threshold"),
         ("slider", "Abstain below"),
         ("tree", "Label tree"),
-        ("form", "How to decide"),
+        ("form", "Decisions"),
         ("button", "Dark"),
     ):
         expect(page.get_by_role(role, name=name)).to_have_count(1)

@@ -192,7 +192,7 @@ def test_name_embedding_by_words_averages_the_names_word_embeddings(make_encoder
 def test_heads_that_do_not_divide_the_width_are_refused(make_encoder, taxonomy) -> None:
     with pytest.raises(InputError) as refused:
         make_model(make_encoder, taxonomy, label_heads=5)
-    assert refused.value.remedy == "set model.label_heads"
+    assert "model.label_heads" in refused.value.remedy
 
 
 def test_an_encoder_decoder_is_refused(make_encoder, taxonomy, tmp_path: Path, tokenizer) -> None:
@@ -228,9 +228,9 @@ def test_a_large_tree_attends_locally_and_says_so(
     monkeypatch.setattr(fast, "STRETCH", 6)
     tree = Taxonomy([f"label {i}" for i in range(30)], [-1, *(i // 3 for i in range(29))])
     make_model(make_encoder, tree, label_span=30)
-    assert "around it" not in caplog.text
+    assert "label_span" not in caplog.text
     model, tokenizer = make_model(make_encoder, tree)
-    assert "each attends to the 6 around it" in caplog.text
+    assert "label_span" in caplog.text
     encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
     labels = torch.eye(30)[:4]
     output = model(encoded["input_ids"], encoded["attention_mask"], labels)

@@ -47,7 +47,7 @@ def change_config(folder: Path, layers: int) -> None:
 SPOILS = {
     "renamed": (rename_tensor, rf"the weights lack \S*{RENAMED}"),
     "more layers": (lambda folder: change_config(folder, 3), r"the weights lack \S*layer\.2\.\S+ and 15 more tensors"),
-    "fewer layers": (lambda folder: change_config(folder, 1), r"the weights have \S*layer\.1\.\S+ and 15 more tensors"),
+    "fewer layers": (lambda folder: change_config(folder, 1), r"the weights contain \S*layer\.1\.\S+ and 15 more"),
 }
 
 

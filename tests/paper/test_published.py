@@ -178,17 +178,13 @@ def test_labels_keep_their_numbers_and_get_their_paths_as_ids(
     assert model.config.guidance == "probabilities"
 
 
-@pytest.mark.parametrize(
-    ("padding", "words"),
-    [(0.0, None), (0.02, "attend to themselves alone"), (-0.013, "attend to all labels but themselves")],
-)
+@pytest.mark.parametrize("padding", [0.0, 0.02, -0.013])
 def test_the_padding_row_of_the_edge_table_is_kept(
     program: PublishedProgram,
     bert: str,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     padding: float,
-    words: str | None,
 ) -> None:
     edges = program.weights["graph_encoder.edge_embedding.weight"]
     edges[0] = padding
@@ -209,7 +205,7 @@ def test_the_padding_row_of_the_edge_table_is_kept(
             slots = [*(child + 1 for child in path), *[0] * (15 - len(path))]
             bias.append(spatial[len(path), 0] + sum(edges[slot, 0] for slot in slots) / (len(path) + 1e-8))
         torch.testing.assert_close(attention[i], torch.stack(bias).softmax(0))
-    assert words in caplog.text if words is not None else not caplog.records
+    assert f"{padding}" in caplog.text if padding else not caplog.records
 
 
 def test_a_parent_with_a_larger_number_gets_the_right_distances_and_a_warning(

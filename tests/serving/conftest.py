@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
+pytest.importorskip("fastapi", reason="needs the extra serve")
 
 import httpx
 

@@ -143,7 +143,7 @@ def model(untrained: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def onnx_model(model: Path) -> Path:
-    pytest.importorskip("onnxscript", reason="writing ONNX is an optional part: pip install 'hgclr[export]'")
+    pytest.importorskip("onnxscript", reason="needs the extra export")
     from hgclr.export.onnx import export_onnx
 
     export_onnx(model, model.parent / "onnx")

@@ -130,7 +130,7 @@ def test_another_order_of_the_tree_is_no_news(
     Taxonomy.read(smaller / "taxonomy.json").write(data / "taxonomy.tsv")  # read back breadth first
     with caplog.at_level(logging.INFO, logger="hgclr"):
         model, _, folder = started_model(make_run(data, tmp_path / "run", {"start": first["hgclr"]}), first["hgclr"])
-    assert "the data has the model's label tree in another order" in caplog.text
+    assert "another order" in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING and "hgclr" in record.name]
     old = architecture("hgclr").from_pretrained(first["hgclr"])
     assert folder.taxonomy.ids != old.config.taxonomy.ids
@@ -168,7 +168,7 @@ def test_a_tree_of_other_labels_is_refused(first: dict[str, Path], smaller: Path
     data = copy_data(smaller_rows(smaller, tmp_path), tmp_path / "data", lambda _: True, lambda label: f"new {label}")
     tree = Taxonomy.read(smaller / "taxonomy.json")
     Taxonomy([f"new {i}" for i in tree.ids], tree.parents).write(data / "taxonomy.json")
-    with pytest.raises(InputError, match=r"none of the model's 8 labels is among the 8 of the data; .*--changes FILE"):
+    with pytest.raises(InputError, match=r"8 .*8 .*--changes FILE"):
         train(make_run(data, tmp_path / "run", {"start": first["flat"], "architecture": "flat"}))
 
 
@@ -176,7 +176,7 @@ def test_a_deployed_model_can_be_trained_on_only_as_a_flat_one(
     first: dict[str, Path], toy_data: Path, tmp_path: Path
 ) -> None:
     deployed = first["hgclr"].parent / "model"
-    with pytest.raises(InputError, match="a flat model lacks layers"):
+    with pytest.raises(InputError, match=r"flat .*hgclr"):
         train(make_run(toy_data, tmp_path / "run", {"start": deployed, "architecture": "hgclr"}))
     result = train(make_run(toy_data, tmp_path / "run", {"start": deployed}))
     assert result.metrics["run"]["model"]["architecture"] == "flat"

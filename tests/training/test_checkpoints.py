@@ -33,7 +33,7 @@ def test_the_newest_whole_one_is_found_and_others_are_named(tmp_path: Path, capl
     (tmp_path / "checkpoint-100" / "COMPLETE").unlink()
     with caplog.at_level(logging.WARNING):
         assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
-    assert "checkpoint-100 was not written to its end" in caplog.text
+    assert "checkpoint-100" in caplog.text
 
 
 @pytest.mark.parametrize("name", [*FILES, "trainer_state.json"])
@@ -69,7 +69,8 @@ def test_a_checkpoint_whose_best_is_broken_is_passed_over(tmp_path: Path, caplog
     assert find_checkpoint(tmp_path) == tmp_path / "checkpoint-21"
     (second / "model.safetensors").write_text("other weights")
     assert find_checkpoint(tmp_path) == first
-    assert "checkpoint-14, the best one until checkpoint-21, has another model.safetensors" in caplog.text
+    (record,) = caplog.records
+    assert all(name in record.getMessage() for name in ("checkpoint-14", "checkpoint-21", "model.safetensors"))
     shutil.rmtree(first)
     assert find_checkpoint(tmp_path) is None
 

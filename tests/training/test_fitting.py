@@ -97,7 +97,7 @@ def test_the_label_tree_alone(encoder: str, toy_data: Path) -> None:
     fitted = fit(model, tokenizer, None, test=folder.documents("test"), settings=names)
     assert fitted.decisions.rule == "best-path"
     assert fitted.metrics["test"] != fitted.metrics["test_at_0.5"]
-    with pytest.raises(InputError, match=r"there are no documents to train on, and training\.effort is head"):
+    with pytest.raises(InputError, match=r"training\.effort is head"):
         fit(model, tokenizer, None, settings=TrainingSettings(effort="head"))
 
 
@@ -147,7 +147,7 @@ def test_the_trainer_needs_nothing_but_model_arguments_and_documents(
 
 
 class PlanKnownError(Exception):
-    """What is going to be done is known, and need not be done."""
+    """Stops a run once its plan is known."""
 
 
 @pytest.mark.parametrize(("case", "steps"), [("names", 300), ("random", 750), ("continued", 750)])

@@ -84,9 +84,9 @@ def test_a_run_with_layers_computed_anew_ends_with_the_same_weights(make_encoder
     assert all(torch.equal(weights[1][name], value) for name, value in weights[0].items())
 
 
-def test_an_encoder_that_cannot_compute_layers_anew_is_named(make_encoder, taxonomy) -> None:
+def test_an_encoder_without_gradient_checkpointing_is_named(make_encoder, taxonomy) -> None:
     model, _ = model_of("flat", make_encoder("mpnet"), taxonomy)
-    with pytest.raises(InputError, match="transformers has none for a mpnet encoder; set it to false"):
+    with pytest.raises(InputError, match="mpnet"):
         checkpoint_layers(model.encoder)
 
 
@@ -188,18 +188,15 @@ def test_what_is_deployed_is_a_plain_encoder(
 
 
 @pytest.mark.slow
-def test_a_run_with_adapters_goes_on_to_the_same_weights(
+def test_a_resumed_run_with_adapters_ends_with_the_same_weights(
     make_encoder, toy_data: Path, finished: Path, tmp_path: Path, system: str
 ) -> None:
     settings = {"model__lora": LORA, "model__architecture": system}
     with pytest.raises(KeyboardInterrupt):
         train(make_run(make_encoder("bert"), toy_data, tmp_path / "run", **settings), callbacks=[StopAfterSaving(4)])
-    for changed, message in (
-        ({**LORA, "rank": 2}, "model.lora.rank is 4 there and 2 here"),
-        (None, r"model.lora is \{.*\} there and None here"),
-    ):
+    for changed, message in (({**LORA, "rank": 2}, r"model\.lora\.rank .*4.* 2"), (None, r"model\.lora .* None")):
         other = make_run(make_encoder("bert"), toy_data, tmp_path / "run", **settings | {"model__lora": changed})
-        with pytest.raises(InputError, match=f"holds a run with other settings: {message}"):
+        with pytest.raises(InputError, match=message):
             train(other, resume=True)
     result = train(make_run(make_encoder("bert"), toy_data, tmp_path / "run", **settings), resume=True)
     for folder in ("model", "training-model"):

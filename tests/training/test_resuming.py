@@ -52,11 +52,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-OTHER = {
-    "training__seed": (4, "training.seed is 6 there and 4 here"),
-    "model__max_length": (9, "model.max_length is None there and 9 here"),
-    "data__limit": (20, "data.limit is 24 there and 20 here"),
-}
+OTHER = {"training__seed": 4, "model__max_length": 9, "data__limit": 20}
 
 
 @pytest.mark.slow
@@ -67,9 +63,8 @@ def test_other_settings_are_refused_with_the_first_difference(
 ) -> None:
     output = request.getfixturevalue(state)
     before = files(output)
-    value, message = OTHER[changed]
-    with pytest.raises(InputError, match=f"holds a run with other settings: {message}; give the same settings"):
-        train(make_run(encoder, toy_data, output, **{changed: value}), resume=True)
+    with pytest.raises(InputError, match=rf"{changed.replace('__', '.')} .* {OTHER[changed]}"):
+        train(make_run(encoder, toy_data, output, **{changed: OTHER[changed]}), resume=True)
     assert files(output) == before
 
 
@@ -84,10 +79,10 @@ def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path
     rows[0]["text"] = "a"
     (data / "dev.jsonl.gz").unlink()
     (data / "dev.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match="24 documents then, 24 now, and not the same; give"):
+    with pytest.raises(InputError, match=r"dev.* 24 .*24"):
         train(same, resume=True)
     (data / "dev.jsonl").write_text("\n".join(lines[:-1]))
-    with pytest.raises(InputError, match="was started with another dev: 24 documents then, 23 now; give the same data"):
+    with pytest.raises(InputError, match=r"dev.* 24 .*23"):
         train(same, resume=True)
     assert not (output / "model").exists()
 
@@ -96,7 +91,7 @@ def test_other_documents_are_refused(encoder: str, toy_data: Path, stopped: Path
 def test_a_run_that_was_moved_ends_with_its_best_epoch(
     encoder: str, toy_data: Path, stopped: Path, finished: Path, tmp_path: Path
 ) -> None:
-    """The Trainer notes the path of the best checkpoint, and goes on without it where it is not found."""
+    """The Trainer records the path of the best checkpoint, and continues without it if the path is wrong."""
     moved = shutil.copytree(stopped, tmp_path / "elsewhere")
     away = stopped.with_name("away")
     stopped.rename(away)
@@ -124,10 +119,10 @@ def test_a_finished_run_is_returned_as_it_is(encoder: str, toy_data: Path, finis
 def test_a_model_without_checkpoints_is_not_replaced(encoder: str, toy_data: Path, finished: Path, tmp_path: Path):
     output = tmp_path / "run"
     shutil.copytree(finished / "model", output / "model")
-    with pytest.raises(InputError, match=r"holds a run without its config\.yaml; give another --output"):
+    with pytest.raises(InputError, match=r"config\.yaml"):
         train(make_run(encoder, toy_data, output), resume=True)
     shutil.copy(finished / "config.yaml", output)
-    with pytest.raises(InputError, match="holds a model, and no checkpoint to continue from; give another --output"):
+    with pytest.raises(InputError, match="checkpoint"):
         train(make_run(encoder, toy_data, output), resume=True)
 
 
@@ -174,8 +169,9 @@ def test_without_a_whole_checkpoint_training_starts_with_a_warning(
     for checkpoint in (output / "checkpoints").iterdir():
         (checkpoint / "optimizer.pt").unlink()
     result = train(make_run(encoder, toy_data, output), resume=True)
-    assert "checkpoint-6 lacks optimizer.pt: looking for an older checkpoint" in caplog.text
-    assert "is complete: training starts from the beginning" in caplog.text
+    assert "checkpoint-6" in caplog.text
+    assert "optimizer.pt" in caplog.text
+    assert "is complete" in caplog.text
     found, expected = (load_file(folder / "model.safetensors") for folder in (result.model, finished / "model"))
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 

@@ -1,1 +1,1 @@
-"""Models to and from other programs' formats."""
+"""Exports of models for other programs."""

@@ -1,4 +1,4 @@
-"""The model card, ``README.md``: how a model was trained and its scores, for people and for model hubs."""
+"""The model card, ``README.md``: use, decisions, training and scores of a model, for people and for model hubs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Kind = Literal["model", "stock", "sentence-transformers", "onnx", "onnx-int8"]
 LIBRARIES: dict[Kind, str] = {"stock": "transformers", "sentence-transformers": "sentence-transformers"}
 """Libraries that load a folder; hgclr loads all others."""
 TOP_LABELS = 12
-"""Labels of the first level that are named."""
-# Characters that start markup, a table cell, an address or a mention within a line.
+"""Limit on the top labels that the card lists."""
+# Characters that start markup, a table cell, a link or a mention within a line.
 MARKUP = re.compile(r"([\\`*_\[\]<>#|~&$@:]|(?<=www)\.)", re.IGNORECASE)
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -45,11 +45,11 @@ class CardScore:
     def from_json(cls, scores: Mapping[str, Any], *, of: str, data: str, split: str) -> Self:
         """Read the form that :meth:`hgclr.metrics.scores.MultiLabelScores.to_json` writes."""
         micro, macro = (float(scores[name]["f1"]) for name in ("micro", "macro"))
-        # Only the name of the path: the rest is about one machine.
+        # Only the folder's name: the rest of the path is private to the machine.
         return cls(of, Path(data).name, str(split), int(scores["documents"]), micro, macro)
 
     def results(self) -> list[EvalResult]:
-        """Return both scores in the form in which hubs list them."""
+        """Return both scores in the form that hubs list."""
         values = {"Micro-F1": self.micro, "Macro-F1": self.macro}
         return [
             EvalResult(
@@ -86,14 +86,14 @@ class TrainingRecord:
 
 
 def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
-    """Read ``metrics.json`` beside a model's folder; return None if there is none, or it is of another model."""
+    """Read ``metrics.json`` beside a model folder; return None if it is missing or belongs to another model."""
     path = Path(model).resolve().parent / "metrics.json"
     if not Path(model).is_dir() or not path.is_file():
         return None
     try:
         metrics = read_json(path)
         if metrics["labels"] != labels:
-            raise ValueError(f"it is of a model with {metrics['labels']} labels, this one has {labels}")
+            raise ValueError(f"it describes a model with {metrics['labels']} labels, this one has {labels}")
         settings, data = metrics["run"]["model"], str(metrics["run"]["data"]["path"])
         encoder = None if settings.get("start") else str(settings["encoder"])
         return TrainingRecord(
@@ -124,9 +124,9 @@ def read_scores(path: Path) -> CardScore:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from None
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
-            f"no scores of hgclr evaluate: {type(error).__name__} {error}",
+            f"not a file of hgclr evaluate: {type(error).__name__} {error}",
             path=path,
-            remedy="give what hgclr evaluate --json wrote, or the report.json of its --output",
+            remedy="give the output of hgclr evaluate --json, or the report.json in its --output",
         ) from None
 
 
@@ -141,13 +141,13 @@ def model_card(
     licence: str | None = None,
     folded: bool = False,
 ) -> ModelCard:
-    """Return a model card, with the fields that model hubs read in front.
+    """Return a model card; its front matter has the fields that model hubs read.
 
     Args:
         kind: the form of the folder; ``model`` for a class of hgclr.
         name: a folder or hub name, for the title and the code of the card.
         scores: measured scores; those of ``training`` are added.
-        folded: whether thresholds are in the bias.
+        folded: whether the bias of the head contains the thresholds.
     """
     scores = [*scores, *(training.scores if training else ())]
     fields = ModelCardData(
@@ -191,7 +191,7 @@ def model_card(
 
 
 def escape(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line.
+    """Return a text on one line, with its Markdown markup escaped.
 
     Example:
         >>> escape("R&D | *new*")
@@ -201,5 +201,5 @@ def escape(text: str) -> str:
 
 
 def write_card(folder: Path, card: ModelCard) -> None:
-    """Write ``README.md`` into a model's folder."""
+    """Write ``README.md`` into a model folder."""
     write_files(folder, {"README.md": f"{card.content}\n".encode()})

@@ -1,4 +1,4 @@
-"""Steps that all exports share: open the model, write a folder whole or not at all, compare it with torch."""
+"""Steps of all exports: load the model, write the folder atomically, compare its logits with torch's."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
 Logits = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float32]]
 SHORT = 24
-"""Label names among the texts of the comparison."""
+"""Number of label names among the texts of the comparison."""
 GROUP = 8
-"""Given texts in a batch."""
+"""Size of a batch of the given texts."""
 TOLERANCE = 1e-5
-"""Largest difference of a logit from the model's: only the order of a sum may differ."""
+"""Largest allowed difference of a logit: only the order of a sum may differ."""
 
 
 @dataclass(frozen=True)
 class LogitDifference:
-    """Largest differences of two backends over a number of texts; NaN if a logit is NaN.
+    """Largest differences between two backends over a number of texts; NaN if a logit is NaN.
 
-    ``relative`` is the difference of logits, as a share of the logit where that is larger than 1.
+    ``relative`` is the difference of logits, divided by the logit if that is larger than 1.
     """
 
     texts: int
@@ -51,11 +51,11 @@ class Export:
     """An exported model.
 
     Args:
-        folder, to: its place and form.
+        folder, to: its path and form.
         difference: difference of its logits from the model's.
         class_name: for ``stock``, the class that loads it.
-        own_class: why that is a class of hgclr, which then has to be installed; None if it is one of transformers.
-        folded: whether thresholds are in the bias.
+        own_class: the reason for a class of hgclr, which needs hgclr to load; None for a class of transformers.
+        folded: whether the bias of the head contains the thresholds.
         sizes: for ONNX, bytes of the weights in torch, and of the graph with its weights.
     """
 
@@ -70,7 +70,7 @@ class Export:
 
 @dataclass(frozen=True)
 class ExportSource:
-    """A model to export: its name for the user, its folder, and the model itself on the CPU, in fp32."""
+    """A model to export, on the CPU in fp32; ``name`` is the path or hub name that the user gave."""
 
     name: str | Path
     folder: Path
@@ -83,11 +83,11 @@ class ExportSource:
 
 
 def open_model(model: str | Path, output: Path) -> ExportSource:
-    """Load a model on the CPU in fp32; paths of this machine are removed from its configuration."""
+    """Load a model on the CPU in fp32, and remove local paths from its configuration."""
     refuse_used(output)
     folder = find_model(model)
     if is_onnx(folder):
-        raise InputError("this is an ONNX model already", path=model, remedy="give the model that hgclr train wrote")
+        raise InputError("this is already an ONNX model", path=model, remedy="give the model that hgclr train wrote")
     loaded = load_model(folder, "cpu")
     if not isinstance(loaded.backend, TorchBackend):
         raise TypeError(f"expected a torch model, got {type(loaded.backend).__name__}")
@@ -98,14 +98,14 @@ def open_model(model: str | Path, output: Path) -> ExportSource:
 
 
 def refuse_used(output: Path) -> None:
-    """Raise an `InputError` if the output is neither new nor an empty folder."""
+    """Raise an `InputError` unless the output is new or an empty folder."""
     if any(output.iterdir()) if output.is_dir() else output.exists():
-        raise InputError("the output exists already", path=output, remedy="give a new or empty folder")
+        raise InputError("the output already exists", path=output, remedy="give a new or empty folder")
 
 
 @contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a folder that replaces ``output``, which must be new or empty, when the block succeeds."""
+    """Yield a temporary folder that becomes ``output``, which must be new or empty, if the block succeeds."""
     refuse_used(output)
     try:
         with atomic_folder(output) as folder:
@@ -124,18 +124,18 @@ def write_checked(
     texts: Sequence[str],
     shift: NDArray[np.float32] | None,
 ) -> LogitDifference:
-    """Write a model for another library with tokenizer, decisions and manifest, read it again and compare the two.
+    """Write a model with tokenizer, decisions and manifest for another library, and check that its logits are equal.
 
     Args:
         source: the model.
-        output: a new or empty folder, written whole or not at all.
+        output: a new or empty folder; nothing is written if the check fails.
         form: name of the new form, for messages.
-        write, read: functions that write weights and configuration into a folder, and read them as a model.
+        write, read: functions that write weights and configuration into a folder, and load them as a model.
         texts, shift: see :func:`sample_batches` and :func:`compare`.
     """
     max_length = source.loaded.max_length
     tokenizer: Any = load_tokenizer(str(source.folder))
-    tokenizer.model_max_length = max_length  # so that other programs cut texts where the model does
+    tokenizer.model_max_length = max_length  # other programs must truncate texts at the same length
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.enable_truncation(max_length)
     with new_folder(output) as folder:
@@ -151,21 +151,20 @@ def write_checked(
             return computed
 
         difference = compare(source.backend.logits, logits, sample_batches(source.loaded, texts), shift)
-        if not difference.logit <= TOLERANCE:  # also refuses NaN
+        if not difference.logit <= TOLERANCE:  # also true for NaN
             raise InputError(
-                f"this model as {form} gives other logits, by {difference.logit:.2g}",
+                f"the export as {form} differs by {difference.logit:.2g} in a logit, so nothing was written",
                 path=source.name,
-                remedy="nothing was written; use the model as it is",
+                remedy="use the model without an export",
             )
         write_manifest(folder)
     return difference
 
 
 def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]:
-    """Return real texts as ids and mask, (B, L): label names, longer texts made of them, and the given texts.
+    """Return batches of ids and mask, (B, L): label names, longer texts composed of them, and the given texts.
 
-    Lengths range from the shortest possible to the longest that is read, in batches with much padding, with none, and
-    of one text.
+    They cover all lengths that the model reads, and batches with much padding, without padding, and of one text.
     """
     random = np.random.default_rng(0)
     names = [model.taxonomy.names[label] for label in random.permutation(len(model.taxonomy))]
@@ -190,7 +189,7 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
 def compare(
     expected: Logits, found: Logits, batches: Sequence[Batch], shift: NDArray[np.float32] | None = None
 ) -> LogitDifference:
-    """Return the difference of an export's logits from the model's plus ``shift``, (K,)."""
+    """Return the difference between an export's logits and the model's plus ``shift``, (K,)."""
     logit = relative = probability = np.float64(0)
     for batch in batches:
         one, other = (logits(*batch).astype(np.float64) for logits in (expected, found))

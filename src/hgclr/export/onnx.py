@@ -1,4 +1,4 @@
-"""Export to ONNX: a folder that onnxruntime, tokenizers and json are enough to predict with, in fp32 or int8."""
+"""Export to ONNX, in fp32 or int8: the folder needs only onnxruntime and tokenizers."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 
 INPUTS = ("input_ids", "attention_mask")
-# The first with an operator for attention, so that every encoder with torch's attention gets onnxruntime's kernel.
+# The first version with an attention operator, which onnxruntime computes with a fast kernel.
 OPSET = 23
 TOLERANCE = 1e-4
-"""How far a logit of the fp32 graph may be from torch's, as a share of it where it is larger than 1."""
+"""Largest allowed difference between logits of the fp32 graph and of torch, relative if the logit is larger than 1."""
 PROTOBUF_LIMIT = 2**31 - 2**24
-"""Bytes of weights above which they are written into a file beside the graph."""
+"""Larger weights, in bytes, are written into a file beside the graph."""
 FLOAT = onnx_ir.DataType.FLOAT
-# CPUs without VNNI add up two products in 16 bits: 2 · 255 · 63 fits, 127 does not. The eighth bit gained next to
-# nothing when tried: most of the error is the rounding of the activations.
+# CPUs without VNNI add two products in 16 bits: 2 · 255 · 63 fits, 2 · 255 · 127 overflows. An eighth bit would gain
+# little: most of the error is the rounding of the activations.
 LARGEST_FACTOR = 63
-LARGEST_ENTRY = 127  # of a table, which is multiplied with nothing, and of activations
+LARGEST_ENTRY = 127  # of activations, and of tables, which are not multiplied
 ZERO = np.uint8(128)
-"""The integer that means 0 in activations: CPUs multiply unsigned with signed."""
+"""The integer that represents 0 in activations: CPUs multiply unsigned with signed."""
 TABLE = 2**20
-"""Numbers in a table from which it is stored in int8, to make the file smaller."""
+"""Tables with at least so many entries are stored in int8, for a smaller file."""
 
 
 def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> Export:
@@ -51,27 +51,27 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
 
     Args:
         model: a folder that ``hgclr train`` wrote, or a hub name.
-        output: a new or empty folder, which is written whole or not at all.
-        int8: turn the matrix products into int8 (see :class:`Quantiser`).
-        texts: texts to compare both on, besides the label names.
+        output: a new or empty folder, written completely or not at all.
+        int8: compute matrix products in int8 (see :class:`Quantiser`).
+        texts: texts for the comparison, besides the label names.
 
     Raises:
-        InputError: if there is no such model, the output is in use or cannot be written, or the graph does not give the
-            model's logits.
+        InputError: if there is no such model, the output is not empty or cannot be written, or the graph's logits
+            differ from the model's.
     """
     source = open_model(model, output)
     network, loaded = source.network, source.loaded
     batches = sample_batches(loaded, texts)
     what = f"the ONNX graph of this {network.config.text_encoder.model_type} model"
-    remedy = "nothing was written; predict with the model as it is"
+    remedy = "predict with the model itself"
     try:
         with new_folder(output) as folder, tempfile.TemporaryDirectory() as scratch:
             graph = trace(network)
-            # Checked in fp32 in any case, so that the difference of int8 is rounding and nothing else.
+            # The fp32 graph is always checked, so that a difference of the int8 graph is only rounding.
             first = OnnxBackend(_save(graph, Path(scratch) if int8 else folder))
             difference = compare(source.backend.logits, first.logits, batches)
-            if not difference.relative <= TOLERANCE:  # also refuses NaN
-                other = f"{what} gives other logits than torch, by {difference.logit:.2g}"
+            if not difference.relative <= TOLERANCE:  # also true for NaN
+                other = f"{what} differs by {difference.logit:.2g} in a logit from torch, so nothing was written"
                 raise InputError(other, path=model, remedy=remedy)
             if int8:
                 Quantiser(graph.graph).run()
@@ -79,11 +79,11 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
             graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
             loaded.decisions.write(folder)
             loaded.tokenizer.save(str(folder / TOKENIZER))
-            config = network.config.to_dict() | {"pad_token_id": loaded.pad_token}  # else only transformers knows it
+            config = network.config.to_dict() | {"pad_token_id": loaded.pad_token}  # the tokenizer's file lacks it
             (folder / CONFIG).write_bytes(json_bytes(config))
             write_manifest(folder)
     except OnnxExporterError as error:
-        raise InputError(f"{what} cannot be made: {str(error).splitlines()[0]}", path=model, remedy=remedy) from error
+        raise InputError(f"{what} cannot be built: {str(error).splitlines()[0]}", path=model, remedy=remedy) from error
     model_bytes = sum(weight.numel() * weight.element_size() for weight in network.state_dict().values())
     return Export(output, "onnx-int8" if int8 else "onnx", difference, sizes=(model_bytes, graph_bytes))
 
@@ -99,13 +99,13 @@ def trace(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     """Return the graph from ``input_ids`` and ``attention_mask``, int64 (batch, length), to ``logits``, (batch, K).
 
     Raises:
-        OnnxExporterError: if torch cannot write this encoder as a graph.
+        OnnxExporterError: if torch cannot export this encoder.
     """
     graph = as_traced(model)
-    # Constants of any size are computed; torch's default also fuses rotary embeddings into an operator that fails.
+    # Fold constants of any size. torch's own optimiser would also fuse rotary embeddings into an operator that fails.
     with _quiet_exporter():
         optimize_ir(graph, input_size_limit=sys.maxsize, output_size_limit=sys.maxsize)
-    ClearMetadataAndDocStringPass()(graph)  # lines of code with paths of this machine
+    ClearMetadataAndDocStringPass()(graph)  # they contain local paths
     return graph
 
 
@@ -121,7 +121,7 @@ class _Logits(nn.Module):
 
 def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
     """Return the graph as torch writes it, with the model's parameters under their names."""
-    # Torch takes sizes of 0 and 1 for constants; the tokens do not matter, the padding does.
+    # Torch treats sizes of 0 and 1 as constants; the sample needs padding, its tokens do not matter.
     ids = torch.ones(2, max(2, min(8, model.config.max_length)), dtype=torch.int64)
     mask = ids.clone()
     mask[1, ids.shape[1] // 2 :] = 0
@@ -138,7 +138,7 @@ def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
             verbose=False,
         )
     if program is None:
-        raise RuntimeError("torch.onnx.export gave no program")
+        raise RuntimeError("torch.onnx.export returned no program")
     return program.model
 
 
@@ -156,9 +156,9 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 class Quantiser:
-    """Quantise, in place, all products with a weight matrix and look-ups in large tables.
+    """Quantise all products with a weight matrix and look-ups in large tables, in place.
 
-    Weights and activations that several nodes share are quantised once.
+    Weights and activations shared by several nodes are quantised once.
     """
 
     def __init__(self, graph: onnx_ir.Graph) -> None:
@@ -167,7 +167,7 @@ class Quantiser:
         self._activations: dict[onnx_ir.Value, tuple[onnx_ir.Value, onnx_ir.Value]] = {}
 
     def run(self) -> int:
-        """Return how many nodes were replaced."""
+        """Quantise the graph; return the number of replaced nodes."""
         count = 0
         for node in list(self.graph):
             if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None:
@@ -194,7 +194,7 @@ class Quantiser:
         """Replace ``X W`` by an integer product."""
         factor, weight = node.inputs
         if factor is None or weight is None:
-            raise ValueError("a product of nothing")
+            raise ValueError("a product lacks a factor")
         if factor not in self._activations:
             self._activations[factor] = self._round_rows(node, factor)
         integers, steps = self._activations[factor]
@@ -205,25 +205,24 @@ class Quantiser:
         return self._insert(node, "Mul", [product, steps])
 
     def _round_rows(self, node: onnx_ir.Node, factor: onnx_ir.Value) -> tuple[onnx_ir.Value, onnx_ir.Value]:
-        """Return a factor in uint8 around :data:`ZERO` and the step of each of its rows.
+        """Return a factor in uint8 around :data:`ZERO` and the step of each row, which is a token.
 
-        A row is a token. DynamicQuantizeLinear has one step for the whole tensor, with which a text's probabilities
-        would depend on the other texts of its batch.
+        DynamicQuantizeLinear has one step for the whole tensor: a text's probabilities would depend on its batch.
         """
         size = self._insert(node, "Abs", [factor])
         largest = self._insert(node, "ReduceMax", [size, self._constant("last_axis", np.array([-1]))], keepdims=1)
         step = self._insert(node, "Mul", [largest, self._constant("one_step", np.float32(1 / LARGEST_ENTRY))])
-        # A row of zeros has a step, too.
+        # A row of zeros needs a positive step.
         step = self._insert(node, "Max", [step, self._constant("least_step", np.finfo(np.float32).tiny)])
         scaled = self._insert(node, "Div", [factor, step])
         ones, zero = self._constant("ones", np.float32(1)), self._constant("zero", ZERO)
         return self._insert(node, "QuantizeLinear", [scaled, ones, zero]), step
 
     def _look_up(self, node: onnx_ir.Node, matrix: NDArray[np.float32]) -> onnx_ir.Value:
-        """Replace the look-up of a row by that of integers and of their scale."""
+        """Replace the look-up of a row by look-ups of its integers and its scale."""
         table, rows = node.inputs
         if table is None:
-            raise ValueError("a look-up in nothing")
+            raise ValueError("a look-up lacks a table")
         quantised, scales = self._store(table, matrix, axis=1, largest=LARGEST_ENTRY)
         row = self._insert(node, "Gather", [quantised, rows], axis=0)
         row = self._insert(node, "Cast", [row], to=FLOAT)
@@ -256,7 +255,7 @@ class Quantiser:
 
 
 def _matrix(node: onnx_ir.Node, position: int) -> NDArray[np.float32] | None:
-    """Return the constant matrix that a node takes at a position; None if it takes something else there."""
+    """Return the constant matrix at an input of a node; None if the input is something else."""
     value = node.inputs[position]
     if value is None or value.const_value is None or value.dtype != FLOAT or len(value.const_value.shape) != 2:
         return None
@@ -265,7 +264,7 @@ def _matrix(node: onnx_ir.Node, position: int) -> NDArray[np.float32] | None:
 
 
 def add_constant(graph: onnx_ir.Graph, name: str, array: NDArray[np.generic]) -> onnx_ir.Value:
-    """Return the constant of this name in a graph, added if it is new."""
+    """Return the constant with a name in a graph; add it if it is new."""
     if name not in graph.initializers:
         tensor = onnx_ir.tensor(array, name=name)
         value = onnx_ir.Value(

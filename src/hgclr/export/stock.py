@@ -1,4 +1,4 @@
-"""Exports that other libraries load by themselves: a class of transformers, or modules of sentence-transformers."""
+"""Exports that load without hgclr: a class of transformers, or modules of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from hgclr.models.stock import from_modules, no_modules_form, no_stock_form, to_
 def export_stock(
     model: str | Path, output: Path, *, texts: Sequence[str] = (), fold_thresholds: bool = False
 ) -> Export:
-    """Write a model that ``AutoModelForSequenceClassification`` loads: in a class of transformers, or else in ours.
+    """Write a model that ``AutoModelForSequenceClassification`` loads, in a class of transformers or else of hgclr.
 
-    The written folder is loaded again as any user would load it, and compared with the model.
+    The written folder is loaded with that class and compared with the model.
 
     Args:
         model: a folder that ``hgclr train`` wrote, or a hub name.
-        output: a new or empty folder, which is written whole or not at all.
-        texts: texts to compare both on, besides the label names.
-        fold_thresholds: move the logits so that above 0 means above the label's threshold; see
+        output: a new or empty folder, written completely or not at all.
+        texts: texts for the comparison, besides the label names.
+        fold_thresholds: shift the logits so that a label is predicted above 0; see
             :meth:`~hgclr.decisions.settings.Decisions.logit_shift`.
 
     Raises:
-        InputError: if there is no such model, the output is in use or cannot be written, the written model gives other
-            logits, the model pools in a way for which there is another form, or its thresholds cannot be folded.
+        InputError: if there is no such model, the output is not empty or cannot be written, the written model's logits
+            differ, another form suits the model's pooling, or its thresholds cannot be folded.
     """
     source = open_model(model, output)
     reason = no_stock_form(source.network)
     if (pooling := source.network.config.pooling) != "cls" and no_modules_form(source.network) is None:
         raise InputError(
-            f"the classes of transformers read the first token, this model's pooling is {pooling}",
+            f"classes of transformers read the first token, but this model's pooling is {pooling}",
             path=model,
-            remedy="use --to sentence-transformers, or --to onnx",
+            remedy="use --to sentence-transformers or --to onnx, which support it",
         )
     if fold_thresholds and reason is not None:
         raise InputError(
-            f"this model would be written in a class of hgclr, because {reason}: thresholds are not folded into that",
+            f"thresholds cannot be folded into a class of hgclr, which this model needs because {reason}",
             path=model,
-            remedy="leave --fold-thresholds out",
+            remedy="omit --fold-thresholds",
         )
     shift = source.loaded.decisions.logit_shift() if fold_thresholds else None
     network = to_stock(source.network, shift) if reason is None else source.network
@@ -60,14 +60,14 @@ def export_stock(
 def export_sentence_transformers(
     model: str | Path, output: Path, *, texts: Sequence[str] = (), fold_thresholds: bool = False
 ) -> Export:
-    """Write a model that ``SentenceTransformer`` loads: Transformer, Pooling and Dense, whose output is the logits.
+    """Write a model that ``SentenceTransformer`` loads: modules Transformer, Pooling and Dense, which returns logits.
 
     Arguments and errors are those of :func:`export_stock`.
     """
     source = open_model(model, output)
     if (reason := no_modules_form(source.network)) is not None:
         raise InputError(
-            f"no modules of sentence-transformers: {reason}", path=model, remedy="use --to onnx, or --to stock"
+            f"not possible with sentence-transformers: {reason}", path=model, remedy="use --to onnx or --to stock"
         )
     shift = source.loaded.decisions.logit_shift() if fold_thresholds else None
     difference = write_checked(

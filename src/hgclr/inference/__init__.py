@@ -1,4 +1,4 @@
-"""Prediction: a classifier for texts, and the backends that compute its logits."""
+"""Prediction: the classifier, and the backends that compute its logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends that compute logits, torch and onnxruntime; batches of texts by length."""
+"""Backends that compute logits with torch or onnxruntime; batches of texts by length."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from hgclr.models import HierarchicalPreTrainedModel
 
 PROCESSOR_TOKENS = 1024
-"""Tokens in a batch on a CPU: more do not fit the cache, and only add padding."""
+"""Tokens in a batch on a CPU: more do not fit the cache and only add padding."""
 ACCELERATOR_TOKENS = 16384
 """Tokens in a batch on an accelerator."""
 
 
 class Backend(Protocol):
-    """Turns padded token ids into logits; ``batch_tokens`` is the best size of a batch, padding included."""
+    """Computes logits from padded token ids; ``batch_tokens`` is the best size of a batch, padding included."""
 
     batch_tokens: int
 
@@ -34,7 +34,7 @@ class Backend(Protocol):
 
 
 class TorchBackend:
-    """Run a model, given by its folder or in memory, in torch: by default on an accelerator if there is one."""
+    """Run a model, given as a folder or in memory, with torch; by default on an accelerator if there is one."""
 
     def __init__(self, model: str | Path | HierarchicalPreTrainedModel, device: str | None = None) -> None:
         require_extra("torch", extra="train", capability="Prediction with torch")
@@ -43,7 +43,7 @@ class TorchBackend:
         from hgclr.models import load_deployed
 
         remedy = "give the folder 'model' that hgclr train wrote"
-        with refuse_broken(f"no model could be loaded from {model}", remedy=remedy):
+        with refuse_broken(f"cannot load a model from {model}", remedy=remedy):
             self.model = load_deployed(model) if isinstance(model, str | Path) else model.eval()
         self.device = torch.device(device or torch.accelerator.current_accelerator() or "cpu")
         self.model.to(self.device)  # type: ignore[arg-type]
@@ -61,17 +61,14 @@ class TorchBackend:
 
 
 class OnnxBackend:
-    """Run a graph that ``hgclr export`` wrote, in onnxruntime on the CPU.
-
-    The default number of threads is that of :func:`usable_threads`.
-    """
+    """Run a graph that ``hgclr export`` wrote with onnxruntime on the CPU, by default in :func:`usable_threads`."""
 
     batch_tokens = PROCESSOR_TOKENS
 
     def __init__(self, graph: str | Path, threads: int | None = None) -> None:
         require_extra("onnxruntime", extra="onnx", capability="Prediction with an ONNX model")
         onnxruntime = import_onnxruntime()
-        with refuse_broken("no graph could be loaded", path=graph, remedy="write it again with hgclr export"):
+        with refuse_broken("cannot load the graph", path=graph, remedy="write it again with hgclr export"):
             self.session = onnxruntime.InferenceSession(
                 graph, session_options(threads), providers=["CPUExecutionProvider"]
             )
@@ -88,9 +85,9 @@ class OnnxBackend:
 
 
 def import_onnxruntime() -> Any:
-    """Return onnxruntime with its telemetry, on by default from version 1.29, turned off."""
-    # The variable is read once, on import. The function below is for programs that imported onnxruntime before us;
-    # alone it leaves an id of this machine in the user's cache.
+    """Return onnxruntime with telemetry, on by default from version 1.29, turned off."""
+    # onnxruntime reads the variable on import. disable_telemetry_events is for programs that imported it earlier; alone
+    # it leaves an id of the machine in the user's cache.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime  # type: ignore[import-untyped]
 
@@ -104,50 +101,50 @@ def session_options(threads: int | None = None) -> Any:
     # By default onnxruntime counts the cores of the machine, not of the container, and pins its threads to them.
     options.intra_op_num_threads = threads or usable_threads()
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors; its warnings are about its own optimisations
+    options.log_severity_level = 3  # errors; its warnings concern its own optimisations
     # The fused kernel is slower than the addition and the norm that it replaces.
     options.add_session_config_entry("optimization.disable_specified_optimizers", "SkipLayerNormFusion")
-    # Spinning threads take the cores from the thread that prepares the next batch.
+    # Spinning threads would take the cores from the thread that tokenises the next batch.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Small shares of work, so that one busy core does not delay the others.
+    # Small blocks of work, so that one busy core does not delay the others.
     options.add_session_config_entry("session.dynamic_block_base", "4")
-    # A memory plan is kept for every shape, and texts have any length.
+    # onnxruntime keeps a memory plan for every shape, and batches have many shapes.
     options.enable_mem_pattern = False
     return options
 
 
 def usable_threads() -> int:
-    """Return ``OMP_NUM_THREADS``, which torch obeys too, or the number of cores that this process may use."""
+    """Return ``OMP_NUM_THREADS``, as torch does, or the number of cores that this process may use."""
     if (chosen := chosen_threads()) is not None:
         return chosen
     try:
         siblings = Path("/sys/devices/system/cpu/smt/active").read_text(encoding="ascii").strip() == "1"
-    except OSError:  # not on every system
+    except OSError:  # only Linux has the file
         siblings = False
-    return max(1, usable_cores() // 2) if siblings else usable_cores()  # two threads of a core share what multiplies
+    return max(1, usable_cores() // 2) if siblings else usable_cores()  # two threads of a core share its vector units
 
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 PADDING = 32
-"""One in so many tokens of a full batch may be padding: 32 of 1,024 cost on a CPU about as much as one more batch."""
+"""1 in 32 tokens of a full batch may be padding: on a CPU, 32 of 1,024 cost about as much as one more batch."""
 
 
 def windows(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield consecutive lists of up to ``size`` items; never more than one of them is in memory."""
+    """Yield consecutive lists of up to ``size`` items, one at a time in memory."""
     iterator = iter(items)
     while window := list(islice(iterator, size)):
         yield window
 
 
 def one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """Yield ``make(item)`` for each item in order; while the caller works on one, a thread makes the next.
+    """Yield ``make(item)`` for each item in order; a thread computes the next one while the caller works on one.
 
-    A caller that stops early waits for the call of ``make`` under way. An exception in ``make`` replaces its result.
+    A caller that stops early waits for the running call. An exception in ``make`` is raised in place of its result.
     """
     if not items:
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="one_ahead") as thread:  # starts no thread until one is needed
+    with ThreadPoolExecutor(1, thread_name_prefix="one_ahead") as thread:  # starts its thread on the first submit
         made = make(items[0])
         for item in items[1:]:
             coming = thread.submit(make, item)
@@ -157,16 +154,16 @@ def one_ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[M
 
 
 def longest_first(lengths: Sequence[int]) -> list[int]:
-    """Return the indices of the lengths, the longest first, equal ones in their order."""
+    """Return the indices of the lengths, the longest first; ties keep their order."""
     order: list[int] = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist()
     return order
 
 
 def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Yield lists of indices, the longest texts first, each batch within ``budget`` tokens once padded.
+    """Yield batches as lists of indices, the longest texts first, each within ``budget`` tokens after padding.
 
-    A batch also ends where its padding would be more than one token in :data:`PADDING` of the budget. A text longer
-    than the budget is a batch by itself.
+    A batch also ends where its padding would exceed one token in :data:`PADDING` of the budget. A text longer than the
+    budget is a batch.
     """
     batch: list[int] = []
     real = 0  # tokens of the batch that are not padding

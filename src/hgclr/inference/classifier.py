@@ -1,4 +1,4 @@
-"""Classify texts with a trained model: encoder, head and label tree, nothing of the training stack."""
+"""Classify texts with a trained model, without the training stack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PredictedLabel:
-    """One label of a text: its id, the names from the top down to it, and how probable the model finds it."""
+    """One label of a text: its id, the names from the top label down to it, and its probability."""
 
     id: str
     path: tuple[str, ...]
@@ -52,9 +52,9 @@ class Prediction:
 
     Args:
         labels: the predicted labels.
-        abstained: labels that the decoding rule gives and that are less probable than ``abstain_below``.
+        abstained: labels that the decoding rule predicts but that are less probable than ``abstain_below``.
         truncated: whether the text is longer than the model reads.
-        note: why the text has no label, if the text is the reason.
+        note: the reason why a blank text has no label.
     """
 
     labels: tuple[PredictedLabel, ...]
@@ -63,7 +63,7 @@ class Prediction:
     note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``labels``, ``abstained``, ``truncated`` and, where there is one, ``note``, in plain Python types."""
+        """Return ``labels``, ``abstained``, ``truncated`` and, if there is one, ``note``, in plain Python types."""
         fields: dict[str, Any] = {
             "labels": [label.to_json() for label in self.labels],
             "abstained": [label.to_json() for label in self.abstained],
@@ -73,11 +73,11 @@ class Prediction:
 
 
 BLANK = Prediction((), note="the text is empty or blank")
-"""The prediction for every text without a visible character; see :func:`hgclr.data.readers.is_blank`."""
+"""The prediction for a text without a visible character; see :func:`hgclr.data.readers.is_blank`."""
 
 
 class TokenisedText(NamedTuple):
-    """The token ids that the model reads of a text, whether the text has more, and whether it is blank."""
+    """The token ids of a text that the model reads, whether the text is longer, and whether it is blank."""
 
     ids: list[int]
     truncated: bool
@@ -98,7 +98,7 @@ AnyLabelled = TypeVar("AnyLabelled", bound=LabelledDocument)
 
 
 class HierarchicalClassifier:
-    """Give texts labels from a tree.
+    """Predict labels of a label tree for texts.
 
     Example:
         >>> classifier = HierarchicalClassifier.load("runs/first/model")  # doctest: +SKIP
@@ -106,21 +106,21 @@ class HierarchicalClassifier:
 
     Args:
         backend: computes logits.
-        tokenizer: of the encoder; a truncation or padding set in it is not obeyed.
+        tokenizer: the encoder's tokenizer; its own truncation and padding are ignored.
         taxonomy: the label tree, in the order of the logits.
         pad_token: id of the padding token.
         max_length: tokens of a text that are read.
-        cut_length: how many of them are, special tokens at the end not spared; see ``SharedSettings``.
+        cut_length: cut texts after so many tokens, special tokens at the end included; see ``SharedSettings``.
         decisions: calibration, decoding rule and thresholds, unless a call gives others.
         pretrained_tokenizer: written by :meth:`save_pretrained`.
     """
 
     WINDOW = 2048
-    """Texts in memory at a time when predicting from a stream, fewer where :attr:`DECISIONS` says so."""
+    """Texts in memory at a time, unless :attr:`DECISIONS` allows fewer."""
     DECISIONS = 2**24
     """Texts times labels in memory at a time."""
     PIECE = 512
-    """Texts of a window that are tokenised together, while the backend computes those before."""
+    """Texts of a window that are tokenised together, while the backend computes the previous ones."""
 
     def __init__(
         self,
@@ -147,11 +147,11 @@ class HierarchicalClassifier:
     def load(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
         """Load a folder that ``hgclr train`` or ``hgclr export`` wrote, given by path, URL or hub name.
 
-        ``device`` is where torch runs, such as ``cpu`` or ``cuda``; by default an accelerator if there is one.
+        ``device`` is torch's device, such as ``cpu`` or ``cuda``; by default an accelerator if there is one.
 
         Raises:
-            InputError: if there is no model or no tokenizer, or something is wrong with them.
-            MissingExtraError: if torch or onnxruntime, whichever the model needs, is not installed.
+            InputError: if the model or its tokenizer is missing or damaged.
+            MissingExtraError: if the model's backend, torch or onnxruntime, is not installed.
         """
         return cls(**vars(load_model(model, device)))
 
@@ -164,16 +164,16 @@ class HierarchicalClassifier:
         *,
         device: str | None = None,
     ) -> HierarchicalClassifier:
-        """Predict with a model in memory, such as :func:`hgclr.training.fit` has trained, without its training parts.
+        """Return a classifier for a model in memory, such as :func:`hgclr.training.fit` trains.
 
-        By default each label is decided by itself, at the model's threshold.
+        The default decisions are the rule ``threshold`` with the model's threshold.
         """
         return cls(**vars(in_memory(TorchBackend(model.deployed(), device), tokenizer, decisions)))
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write model, tokenizer and decisions into a folder, whole or not at all; :meth:`load` reads it."""
+        """Write model, tokenizer and decisions into a folder atomically; :meth:`load` reads it."""
         if not isinstance(self.backend, TorchBackend) or self._pretrained_tokenizer is None:
-            raise InputError("an ONNX model cannot be saved again", remedy="copy the folder that hgclr export wrote")
+            raise InputError("an ONNX model cannot be saved", remedy="copy the folder that hgclr export wrote")
         from hgclr.models.base import save
 
         try:
@@ -182,7 +182,7 @@ class HierarchicalClassifier:
             raise InputError(f"cannot be written: {error.strerror}", path=folder) from error
 
     def push_to_hub(self, name: str, *, private: bool = False, message: str = "hgclr model") -> str:
-        """Publish model, tokenizer and decisions on the hub as ``owner/model``, and return the address."""
+        """Publish model, tokenizer and decisions on the hub as ``owner/model``; return the address."""
         from huggingface_hub import HfApi
 
         hub = HfApi()
@@ -193,7 +193,7 @@ class HierarchicalClassifier:
             hub.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
         return str(address)
 
-    @overload  # a text is a sequence of texts, too
+    @overload  # first, because a str is also a sequence of str
     def predict(self, texts: str, **options: Any) -> Prediction: ...
 
     @overload
@@ -209,19 +209,19 @@ class HierarchicalClassifier:
         paths: int | None = None,
         abstain_below: float | None = None,
     ) -> Prediction | list[Prediction]:
-        """Return the labels of one text, or a list with those of each. Options left out are as ``decisions.json`` says.
+        """Return the prediction for one text, or a list of predictions for several.
 
-        An empty or blank text is given no label; ``Prediction.note`` says so.
+        Defaults of the options are the model's decisions. A blank text has no label; ``Prediction.note`` says so.
 
         Args:
             texts: one text, or any number of them.
-            decisions: how to decide, calibration included, instead of the model's own decisions.
-            threshold: probability above which a label is given.
-            rule: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; every rule but ``threshold``
-                gives no child without its parent.
-            paths: how many paths ``top-k-paths`` gives.
-            abstain_below: stop at the parent of a label that is less probable than this; ``Prediction.abstained`` has
-                the labels left out.
+            decisions: decisions to use instead of the model's, calibration included.
+            threshold: probability above which a label is predicted.
+            rule: the decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`; all rules but ``threshold``
+                predict a label only with its parent.
+            paths: number of paths for ``top-k-paths``.
+            abstain_below: abstain from labels that are less probable, and stop at their parents;
+                ``Prediction.abstained`` lists them.
         """
         chosen = decisions or self.decisions
         chosen = chosen.changed(rule=rule, threshold=threshold, paths=paths, abstain_below=abstain_below)
@@ -229,7 +229,7 @@ class HierarchicalClassifier:
         return predictions[0] if isinstance(texts, str) else predictions
 
     def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
-        """Yield the labels of each text in order, reading a window at a time: memory stays flat on any input."""
+        """Yield the predictions of texts in order; only one window of texts is in memory at a time."""
         for window in windows(_several(texts), self.window):
             logits, truncated = self._compute(window)
             blank = [is_blank(text) for text in window]
@@ -245,13 +245,13 @@ class HierarchicalClassifier:
         limit: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> MultiLabelScores:
-        """Return the scores on a split of a data folder, counted window by window.
+        """Return the scores on a split of a data folder.
 
         Args:
-            data: the folder; a `DataFolder` must be read with the classifier's own label tree.
+            data: the folder; a `DataFolder` must have the classifier's label tree.
             split: ``test``, ``dev`` or ``train``.
-            decisions: how to decide; the classifier's own by default. Abstained labels count as not predicted.
-            limit: score a random sample of so many documents, the same one every time.
+            decisions: the classifier's own by default. Abstained labels count as not predicted.
+            limit: score a random sample of so many documents, always the same one.
             progress: called with the number of documents scored since the last call.
         """
         decisions = decisions or self.decisions
@@ -268,27 +268,27 @@ class HierarchicalClassifier:
         progress: Callable[[int], None] | None = None,
         **options: Any,
     ) -> Calibrated:
-        """Tune :attr:`decisions` on documents that the model was not trained on, and return how they were found.
+        """Tune :attr:`decisions` on documents that the model was not trained on; return the new ones with a report.
 
-        :meth:`save_pretrained`, or ``decisions.write(folder)``, keeps them.
+        To keep them, call :meth:`save_pretrained` or ``decisions.write(folder)``.
 
         Args:
-            data: a data folder, or the outputs of this model for documents.
-            split: the split of the folder; of a large one, a random sample is used.
+            data: a data folder, or this model's outputs for documents.
+            split: the split of the folder; a random sample if it is large.
             progress: called with the number of documents computed since the last call.
             options: see :func:`hgclr.decisions.tuning.calibrate`.
         """
         if not isinstance(data, Outputs):
             limit = max(1, ENTRIES // len(self.taxonomy))
             data = self.outputs(sampled(self._folder(data), split, limit), progress=progress)
-        # Decisions that were tuned before look too good on the documents that they may have been tuned on.
+        # Decisions tuned earlier, perhaps on the same documents, would look too good as the baseline.
         today = Decisions(self.taxonomy) if self.decisions.provenance else self.decisions
         found = calibrate(data, today, **options)
         self.decisions = found.decisions
         return found
 
     def explain(self, text: str, **options: Any) -> Explanation:
-        """Return which words of a text carry its labels; see :func:`hgclr.evaluation.explanation.explain`."""
+        """Return the words of a text that carry its labels; see :func:`hgclr.evaluation.explanation.explain`."""
         from hgclr.evaluation.explanation import explain
 
         return explain(self, text, **options)
@@ -296,14 +296,14 @@ class HierarchicalClassifier:
     def outputs(
         self, documents: Iterable[LabelledDocument], *, progress: Callable[[int], None] | None = None
     ) -> Outputs:
-        """Return the logits and gold labels of documents, at least one."""
+        """Return the logits and gold labels of one or more documents."""
         scored = self.scored_windows(documents, progress=progress)
         return Outputs.joined([Outputs(logits, gold) for _, logits, gold in scored])
 
     def scored_windows(
         self, documents: Iterable[AnyLabelled], *, progress: Callable[[int], None] | None = None
     ) -> Iterator[tuple[list[AnyLabelled], NDArray[np.float32], NDArray[np.bool_]]]:
-        """Yield consecutive documents, as many as memory should hold, with their logits and gold labels, (n, K)."""
+        """Yield windows of documents with their logits and gold labels, (n, K)."""
         for window in windows(documents, self.window):
             gold = np.zeros((len(window), len(self.taxonomy)), dtype=np.bool_)
             for row, document in enumerate(window):
@@ -316,11 +316,11 @@ class HierarchicalClassifier:
         return data if isinstance(data, DataFolder) else DataFolder(Path(data), taxonomy=self.taxonomy)
 
     def tokenise(self, texts: Sequence[str]) -> list[TokenisedText]:
-        """Return the tokens of texts, which :func:`~hgclr.data.readers.check_text` must have accepted."""
+        """Return the tokens of texts that :func:`~hgclr.data.readers.check_text` has accepted."""
         tokenised = []
         for text, encoding in zip(texts, self.encode(texts), strict=True):
             ids, blank = encoding.ids, is_blank(text)
-            # Only where the limit is reached: to list what is left over takes time.
+            # overflowing is slow, so ask for it only at the limit.
             truncated = not blank and len(ids) >= self.max_length and bool(encoding.overflowing)
             tokenised.append(TokenisedText(ids, truncated, blank))
         return tokenised
@@ -328,13 +328,13 @@ class HierarchicalClassifier:
     def predict_batch(
         self, batch: Sequence[TokenisedText], decisions: Decisions | Sequence[Decisions] | None = None
     ) -> tuple[list[Prediction], NDArray[np.float32]]:
-        """Return the predictions for texts that are computed together, and the probability of every label, (B, K).
+        """Return the predictions for one batch of texts, and the probability of every label, (B, K).
 
-        Probabilities are those that the decoding rule compares with thresholds; those of a blank text are 0.
+        The decoding rule compares these probabilities with thresholds; those of a blank text are 0.
 
         Args:
             batch: at least one text; all are padded to the longest.
-            decisions: how to decide: for all texts alike, or one for each of them.
+            decisions: one for all texts, or one for each text.
         """
         logits = self.batch_logits([text.ids for text in batch])
         own = decisions or self.decisions
@@ -350,10 +350,10 @@ class HierarchicalClassifier:
         return predictions, probabilities
 
     def batch_logits(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Return the logits, (B, K), of texts given as token ids, padded to the longest of them.
+        """Return the logits, (B, K), of texts given as token ids, padded to the longest.
 
         Raises:
-            InputError: if the model computes NaN, which is above no threshold and would look like no label.
+            InputError: if a logit is NaN, which would otherwise look like a label below its threshold.
         """
         logits = self.backend.logits(*pad(batch, self.pad_token))
         if np.isnan(logits).any():
@@ -396,7 +396,7 @@ class HierarchicalClassifier:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(self.taxonomy)), dtype=np.float32)
 
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield probabilities, (n, K), for consecutive windows of the texts, calibrated if the model is."""
+        """Yield probabilities, (n, K), of consecutive windows of texts, calibrated if the model is."""
         for window in windows(_several(texts), self.window):
             logits, _ = self._compute(window)
             probabilities = self.decisions.probabilities(logits)
@@ -404,15 +404,14 @@ class HierarchicalClassifier:
             yield probabilities
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """Yield logits, (n, K), for consecutive windows of the texts, also of blank ones."""
+        """Yield logits, (n, K), of consecutive windows of texts, blank ones included."""
         for window in windows(_several(texts), self.window):
             yield self._compute(window)[0]
 
     def _compute(self, window: Sequence[str]) -> tuple[NDArray[np.float32], list[bool]]:
         """Return the logits of a window of texts, (n, K), and which of them are truncated.
 
-        Tokenising overlaps with computing: the number of characters tells well enough which texts belong together, so
-        that they can be tokenised piece by piece.
+        Texts are sorted by characters and tokenised in pieces, so that tokenising overlaps with computing.
         """
         for text in window:
             check_text(text)
@@ -423,8 +422,8 @@ class HierarchicalClassifier:
         def tokenise(rows: list[int]) -> list[TokenisedText]:
             return self.tokenise([window[row] for row in rows])
 
-        remedy = "copy the model again, or free memory; its configuration, tokenizer and weights may not fit together"
-        with refuse_broken("the model cannot compute its answer", remedy=remedy):
+        remedy = "free memory, or copy the model again: its configuration, tokenizer and weights may not fit together"
+        with refuse_broken("the model cannot compute logits", remedy=remedy):
             for rows, texts in zip(pieces, one_ahead(tokenise, pieces), strict=True):
                 for row, tokenised in zip(rows, texts, strict=True):
                     truncated[row] = tokenised.truncated
@@ -439,7 +438,7 @@ class HierarchicalClassifier:
         return max(1, min(self.WINDOW, self.DECISIONS // len(self.taxonomy)))
 
     def encode(self, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
-        """Return texts as tokens that the model reads, with their places in the text if ``offsets`` are asked for."""
+        """Return the tokens of texts that the model reads, on request with their ``offsets`` in the text."""
         encode = self.tokenizer.encode_batch if offsets else self.tokenizer.encode_batch_fast
         encodings: list[Encoding] = encode(list(texts))
         if self._cut_length is not None:
@@ -449,15 +448,15 @@ class HierarchicalClassifier:
 
 
 def _several(texts: Iterable[str]) -> Iterable[str]:
-    """Return one text as several: to iterate over it would give its characters."""
+    """Return one text as a list: iterating over it would yield its characters."""
     return [texts] if isinstance(texts, str) else texts
 
 
 def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:
-    """Return the documents of a split in order or, where there are more than ``limit``, a random sample of them."""
+    """Return the documents of a split in order, or a random sample if there are more than ``limit``."""
     if limit is None:
         return folder.documents(split)
     count = sum(1 for _ in folder.documents(split))
     if count > limit:
-        logger.warning("a random sample of %d of the %d documents of %s is used", limit, count, split)
+        logger.warning("using a random sample of %d of the %d documents in %s", limit, count, split)
     return sample_documents(folder, split, (limit, seed))

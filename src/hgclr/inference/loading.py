@@ -1,6 +1,6 @@
-"""Load a model's folder: backend, tokenizer, label tree and decisions.
+"""Load a model folder: backend, tokenizer, label tree and decisions.
 
-A folder with ``model.onnx`` needs onnxruntime and tokenizers; all others need torch and transformers.
+A folder with ``model.onnx`` needs onnxruntime and tokenizers; any other needs torch and transformers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 GRAPH, TOKENIZER, CONFIG = "model.onnx", "tokenizer.json", "config.json"
 WANTED = ["*.json", "*.model", "*.onnx", "*.onnx.data", "*.safetensors", "*.txt"]
-"""Files that are downloaded: weights, graphs, tokenizers and settings; never pickles or code."""
+"""Files to download: weights, graphs, tokenizers and settings; never pickles or code."""
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 REMEDY = "write the folder again with hgclr export"
 
 
 def find_model(model: str | Path) -> Path:
-    """Return the folder of a model; one with a URL or a hub name is downloaded, unless it is in the cache already.
+    """Return the folder of a model; a URL or a hub name is downloaded, unless it is cached.
 
-    Without a connection, or with ``HF_HUB_OFFLINE=1``, a hub name gives the copy in the hub's cache.
+    Offline, or with ``HF_HUB_OFFLINE=1``, a hub name refers to the copy in the hub's cache.
     """
     if url_of(model) is not None:
         return local(model, WANTED)
@@ -42,7 +42,7 @@ def find_model(model: str | Path) -> Path:
         recover_folder(Path(model))
     if Path(model).is_dir():
         return Path(model)
-    reason = "no such folder, and not the name of a model on a hub"
+    reason = "no such folder, and no hub name"
     cause: Exception | None = None
     if HUB_NAME.fullmatch(str(model)):
         from huggingface_hub import snapshot_download
@@ -52,7 +52,7 @@ def find_model(model: str | Path) -> Path:
         except (OSError, ValueError) as error:
             reason, cause = first_line(error), error
     remedy = "give the folder 'model' that hgclr train wrote, or the name of a model on the hub"
-    raise InputError(f"no model could be loaded from {model}: {reason}", remedy=remedy) from cause
+    raise InputError(f"cannot load a model from {model}: {reason}", remedy=remedy) from cause
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class LoadedModel:
 
 
 def is_onnx(model: str | Path) -> bool:
-    """Tell whether a model is a folder that ``hgclr export`` wrote for onnxruntime."""
+    """Return whether a model is a folder that ``hgclr export`` wrote for onnxruntime."""
     return (Path(model) / GRAPH).is_file()
 
 
 def trained_text_column(folder: Path) -> str | None:
-    """Return the text column of the table that a model's documents were imported from, if they were."""
+    """Return the text column of the table that the training documents were imported from, or None."""
     column = _read_config(folder / CONFIG).get("text_column") if (folder / CONFIG).is_file() else None
     return column if isinstance(column, str) else None
 
@@ -92,9 +92,9 @@ def load_model(model: str | Path, device: str | None = None) -> LoadedModel:
         raise InputError(
             f"an ONNX model runs on the CPU, not on {device!r}",
             path=model,
-            remedy="leave the device out, or give the model that it was exported from",
+            remedy="omit the device, or give the model that it was exported from",
         )
-    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
+    with refuse_broken("cannot load the model", path=folder, remedy=REMEDY):
         return _load_onnx(folder) if onnx else _load_torch(folder, device)
 
 
@@ -104,7 +104,7 @@ def _load_torch(folder: Path, device: str | None) -> LoadedModel:
 
     from hgclr.models.pretrained import load_pretrained
 
-    with refuse_broken("no tokenizer could be loaded", path=folder, remedy=REMEDY):
+    with refuse_broken("cannot load the tokenizer", path=folder, remedy=REMEDY):
         tokenizer = load_pretrained(AutoTokenizer, folder)
     config = backend.model.config
     return in_memory(backend, tokenizer, _decisions(folder, config.taxonomy, config.threshold))
@@ -113,10 +113,10 @@ def _load_torch(folder: Path, device: str | None) -> LoadedModel:
 def in_memory(
     backend: TorchBackend, tokenizer: PreTrainedTokenizerBase, decisions: Decisions | None = None
 ) -> LoadedModel:
-    """Return the arguments of a classifier from a model and a tokenizer in memory."""
+    """Return the arguments of a classifier for a model and a tokenizer in memory."""
     config = backend.model.config
     if tokenizer.pad_token_id is None:
-        raise InputError("the tokenizer has no padding token", remedy="give the model's own tokenizer")
+        raise InputError("the tokenizer has no padding token", remedy="give the tokenizer of the model")
     return LoadedModel(
         backend,
         tokenizer.backend_tokenizer,
@@ -130,27 +130,27 @@ def in_memory(
 
 
 def _load_onnx(folder: Path) -> LoadedModel:
-    """Load an export; transformers, which reads ``config.json`` otherwise, need not be installed."""
+    """Load an ONNX export, without transformers."""
     path = folder / CONFIG
     fields = _read_config(path)
     for name, good in FIELDS.items():
         if name not in fields:
-            raise InputError(f"no field {name!r}", path=path, remedy=REMEDY)
+            raise InputError(f"the field {name!r} is missing", path=path, remedy=REMEDY)
         if not good(fields[name]):
-            raise InputError(f"{name!r} is {fields[name]!r:.80}", path=path, remedy=REMEDY)
+            raise InputError(f"the field {name!r} is invalid: {fields[name]!r:.80}", path=path, remedy=REMEDY)
     labels = fields["id2label"]
     if sorted(labels) != sorted(map(str, range(len(labels)))):
-        raise InputError("'id2label' does not count from 0 without gaps", path=path, remedy=REMEDY)
+        raise InputError("the indices of 'id2label' do not run from 0 without gaps", path=path, remedy=REMEDY)
     ids = [labels[str(index)] for index in range(len(labels))]
     try:
         taxonomy = Taxonomy(ids, fields["label_parents"], fields["label_names"])
     except InputError as error:
         raise InputError(error.what, path=path, remedy=REMEDY) from None
-    with refuse_broken("no tokenizer could be loaded", path=folder / TOKENIZER, remedy=REMEDY):
+    with refuse_broken("cannot load the tokenizer", path=folder / TOKENIZER, remedy=REMEDY):
         tokenizer = Tokenizer.from_str(read_bytes(folder / TOKENIZER).decode())
     backend = OnnxBackend(folder / GRAPH)
     if backend.label_count != len(taxonomy):
-        what = f"{backend.label_count} labels in {GRAPH}, {len(taxonomy)} in {CONFIG}"
+        what = f"{GRAPH} has {backend.label_count} labels, {CONFIG} has {len(taxonomy)}"
         raise InputError(what, path=folder, remedy=REMEDY)
     decisions = _decisions(folder, taxonomy, fields["threshold"])
     sizes = fields["pad_token_id"], fields["max_length"], fields["cut_length"]
@@ -160,7 +160,7 @@ def _load_onnx(folder: Path) -> LoadedModel:
 def _read_config(path: Path) -> dict[str, Any]:
     fields = read_json(path, remedy=REMEDY)
     if not isinstance(fields, dict):
-        raise InputError(f"expected an object, got {fields!r:.80}", path=path, remedy=REMEDY)
+        raise InputError(f"expected a JSON object, got {fields!r:.80}", path=path, remedy=REMEDY)
     return fields
 
 
@@ -182,4 +182,4 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "cut_length": lambda value: value is None or (type(value) is int and value > 0),
     "threshold": lambda value: isinstance(value, float) and 0 < value < 1,
 }
-"""The fields of ``config.json`` that an ONNX model needs, and what they may be."""
+"""The fields of ``config.json`` that an ONNX model needs, with a check for each."""

@@ -1,4 +1,4 @@
-"""Models by the name of their architecture, their configuration, and loading of saved models."""
+"""Models by architecture name, and loading of saved models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CORE: dict[str, type[HierarchicalPreTrainedModel]] = {
 
 
 def register(config: type[HGCLRConfig], *models: type[HierarchicalPreTrainedModel]) -> None:
-    """Let transformers' own loaders and pipelines find models by their configuration."""
+    """Register models, so that transformers' loaders and pipelines find them by their configuration."""
     for model in models:
         model.config_class = config
     AutoConfig.register(config.model_type, config)
@@ -56,7 +56,7 @@ def architecture(name: str) -> type[HierarchicalPreTrainedModel]:
 
 
 def architecture_named(class_name: str) -> str | None:
-    """Return the architecture whose class has this name, such as a configuration holds, or None."""
+    """Return the architecture of a class name, as stored in a configuration, or None."""
     classes = {model.__name__: name for name, model in CORE.items()}
     classes |= {reference.partition(":")[2]: name for name, reference in merged("architectures").items()}
     return classes.get(class_name)
@@ -68,17 +68,17 @@ def architecture_of(model: HierarchicalPreTrainedModel) -> str:
 
 
 def load_config(folder: str | Path, **settings: Any) -> HGCLRConfig:
-    """Load the configuration of a saved model, in the class that its architecture has."""
+    """Load the configuration of a saved model, in the configuration class of its architecture."""
     written = PreTrainedConfig.get_config_dict(folder)[0]
     name = architecture_named((written.get("architectures") or [""])[0])
     if (encoder := (written.get("encoder_config") or {}).get("model_type")) in (built := merged("encoders")):
-        resolve(built[encoder])  # which registers its configuration
+        resolve(built[encoder])  # registers the encoder's configuration
     config: HGCLRConfig = load_pretrained(architecture(name or "flat").config_class, folder, **settings)
     return config
 
 
 def load_deployed(folder: str | Path) -> HierarchicalPreTrainedModel:
-    """Load a model to predict with, without layers for training; exports for other libraries become flat models.
+    """Load a model for prediction, without layers for training; exports for other libraries become flat models.
 
     Raises:
         OSError, ValueError: if there is no such model.

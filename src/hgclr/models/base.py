@@ -1,7 +1,7 @@
-"""Base of all models: the configuration, a text encoder, a last linear layer with an output per label."""
+"""Base of all models: the configuration, a text encoder and a linear head."""
 
-# No "from __future__ import annotations" here: transformers reads the class of the configuration from an annotation,
-# and strict dataclasses check only types that are not strings.
+# No "from __future__ import annotations": transformers reads the configuration's class from an annotation, and strict
+# dataclasses do not check types that are strings.
 
 import copy
 from collections.abc import Callable
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 @strict
 class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
-    """Configure a flat or HGCLR text classifier: its settings, typed, checked and saved with the model.
+    """The configuration of a flat or HGCLR model: typed and checked settings, saved with the model.
 
     Args:
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
         label_parents: index of each label's parent, -1 for a top label; ids are in ``id2label``.
-        label_names: each label's name for people and for the name embedding; names may repeat.
+        label_names: each label's name, for people and for the name embedding; names may repeat.
         label_descriptions: each label's description, or "", for label documents; None if no label has one.
         label_name_length: tokens in the longest label name, the width of the stored name tokens.
         special_token_ids: the tokenizer's special tokens without the unknown token.
@@ -83,7 +83,7 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
     @property
     def taxonomy(self) -> Taxonomy:
         if self.id2label is None or self.label_parents is None:
-            raise InputError("the configuration holds no label tree", remedy="build it with set_taxonomy")
+            raise InputError("the configuration has no label tree", remedy="call set_taxonomy")
         by_index = {int(index): label for index, label in self.id2label.items()}
         ids = [by_index[index] for index in range(len(by_index))]
         return Taxonomy(ids, self.label_parents, self.label_names, self.label_descriptions)
@@ -100,14 +100,14 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
 class LabelRows:
     """Compute the rows and columns of new labels from those of old labels; the trees share at least one label.
 
-    With S(n) the old labels that n comes from and T(o) the new labels that o became:
+    With S(n) the old labels that became n, and T(o) the new labels that o became:
 
     - :meth:`rows`, for parameters of the label itself: ``new_n = mean of old_o over S(n)``; if S(n) is empty, the
-      parent's, and for a top label the mean of all top labels with a source;
+      parent's row, and for a top label the mean of all top labels with a source;
     - :meth:`columns`, for parameters in a sum over labels: ``new_n = Σ old_o / |T(o)| over S(n)``, 0 if S(n) is empty.
       So new labels change no sum, and the parts of a split label add up to the old one.
 
-    A label that is in both trees keeps its numbers bit by bit.
+    A label in both trees keeps its values bit by bit.
     """
 
     def __init__(self, changes: TreeChanges) -> None:
@@ -137,18 +137,18 @@ class LabelRows:
         return self._sum(old, self._part)
 
     def row_blocks(self, old: Tensor) -> Tensor:
-        """Return :meth:`rows` where each label has d of them, (K' d, …) from (K d, …)."""
+        """Return :meth:`rows` if each label has d of them, (K' d, …) from (K d, …)."""
         return self.rows(old.unflatten(0, (len(self.changes.old), -1))).flatten(0, 1)
 
     def column_blocks(self, old: Tensor) -> Tensor:
-        """Return :meth:`columns` where each label has d columns of a matrix, (n, K' d) from (n, K d)."""
+        """Return :meth:`columns` if each label has d columns of a matrix, (n, K' d) from (n, K d)."""
         blocks = old.unflatten(1, (len(self.changes.old), -1)).transpose(0, 1)
         return self.columns(blocks).transpose(0, 1).flatten(1)
 
     def tokens(self, old: Tensor, names: Tensor) -> Tensor:
-        """Return the labels' name tokens, (K', T), from those of the old labels and of the new names.
+        """Return the name tokens of the new labels, (K', T), from those of the old labels and of the new names.
 
-        A label with an unchanged name keeps its tokens: those of imported checkpoints may differ from its tokenizer's.
+        A label with an unchanged name keeps its tokens: in imported checkpoints they may differ from the tokenizer's.
         """
         width = max(old.shape[1], names.shape[1])
         old, tokens = (F.pad(part, (0, width - part.shape[1]), value=-1) for part in (old, names))
@@ -166,7 +166,7 @@ class LabelSized:
     """A module that has parameters or buffers with an entry for each label."""
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
-        """Return these, by name, as the new tree has them."""
+        """Return these entries by name, for the new label tree."""
         raise NotImplementedError
 
 
@@ -195,13 +195,13 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     config: HGCLRConfig
     base_model_prefix = "encoder"
     supports_gradient_checkpointing = True
-    accepts_loss_kwargs = False  # else Trainer would not divide the loss under gradient accumulation
+    accepts_loss_kwargs = False  # with True, Trainer would not divide the loss under gradient accumulation
     _supports_sdpa = True
 
     deployed_class: ClassVar[type[Any] | None] = None
-    """The class with the same logits and without the layers for training; None: this class."""
+    """The class with the same logits but without the layers for training; None: this class."""
     training_parts: ClassVar[tuple[str, ...]] = ()
-    """Names of these layers and buffers; ``deployed_class`` leaves them out without a warning."""
+    """Names of the layers and buffers for training; ``deployed_class`` loads without them and without a warning."""
     head_rate: ClassVar[float] = 10.0
     """Default learning rate of the layers on top of the encoder, as a multiple of the encoder's."""
     classifier: nn.Linear
@@ -216,7 +216,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def __init__(self, config: HGCLRConfig) -> None:
         super().__init__(config)
         if config.pooling == "auto":
-            raise InputError("pooling is auto, which only a new model can be", remedy="set it to cls, mean or max")
+            raise InputError("pooling: auto is only for new models", remedy="set pooling to cls, mean or max")
         self.encoder: Any = new_encoder(config.text_encoder)
         self.dropout = nn.Dropout(config.classifier_dropout)
 
@@ -224,13 +224,13 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def from_encoder(
         cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Put a new model on a pretrained encoder, or on one that starts from random weights.
+        """Return a new model on a pretrained encoder, or on an encoder with random weights.
 
         Args:
             encoder: a name from the catalogue, a folder, or a hub name; or the configuration of a new encoder.
             taxonomy: the label tree.
-            tokenizer: the encoder's tokenizer; its special tokens are noted in the configuration.
-            settings: choices of the method, see :class:`~hgclr.models.HGCLRConfig`.
+            tokenizer: the encoder's tokenizer; the configuration stores its special tokens.
+            settings: fields of :class:`~hgclr.models.HGCLRConfig`.
 
         Raises:
             InputError: if the encoder cannot be loaded or does not fit the settings.
@@ -241,7 +241,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         pretrained = load_from_encoder(AutoModel, encoder, **without_pooler(encoder_config))
         if settings.get("pooling", "auto") == "auto":
             settings["pooling"] = encoder_pooling(encoder)
-        with refuse_broken(lambda error: encoder_load_error(encoder, error)):  # its configuration may be any
+        with refuse_broken(lambda error: encoder_load_error(encoder, error)):  # a bad configuration
             model = cls.from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
         model.encoder = pretrained
         return model
@@ -250,7 +250,7 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     def from_encoder_config(
         cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Build a model with random weights, the encoder's included; ``pooling: auto``, unknown here, is ``cls``."""
+        """Return a model with random weights, the encoder's included; ``pooling: auto`` becomes ``cls``."""
         if settings.get("pooling") == "auto":
             settings["pooling"] = "cls"
         config_class: Any = cls.config_class
@@ -271,14 +271,14 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
             self.classifier.bias.copy_(torch.logit(rates))
 
     def hidden(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
-        """Return the vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``; on padding, any."""
+        """Return the vector of each token, (B, L, H), from ``input_ids`` or ``inputs_embeds``; undefined on padding."""
         states: Tensor = self.encoder(attention_mask=attention_mask, **inputs).last_hidden_state
         return states
 
     def pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the vector of each text, (B, H), from the vectors of its tokens, (B, L, H).
 
-        A text without tokens, possible if the tokenizer has no special tokens, has the mean and maximum 0.
+        The mean and the maximum of a text without tokens are 0.
         """
         if self.config.pooling == "cls":
             return hidden[:, 0]
@@ -295,13 +295,13 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     @property
     def regularisation(self) -> float:
-        """Weight of recursive regularisation beside a mean cross-entropy."""
+        """Weight of recursive regularisation relative to a mean cross-entropy."""
         return 0.0
 
     def classification(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return binary cross-entropy plus recursive regularisation of the classifier, and both by name.
 
-        The weight of the regularisation is for a mean over documents and labels; it is scaled where ours is a sum.
+        The weight of the regularisation is for a mean over documents and labels, and scaled for other reductions.
         """
         loss = classification_loss(logits, labels, self.config.classification_loss)
         terms = {"loss_original": loss.detach()}
@@ -328,10 +328,10 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
         return model
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
-        """Return all parameters and buffers that depend on the labels, by name, as another label tree has them.
+        """Return all parameters and buffers that depend on the labels, by name, for another label tree.
 
         ``rows`` computes entries of new labels from those of old ones; ``names`` are the tokens of the new labels'
-        names, (K', T), padded with -1. A ``LabelSized`` module returns its own entries.
+        names, (K', T), padded with -1. ``LabelSized`` modules return their entries.
         """
         entries = {f"classifier.{name}": rows.rows(value) for name, value in self.classifier.named_parameters()}
         for place, module in self.named_modules():
@@ -359,8 +359,8 @@ def token_mean(tokens: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
-    """Load the encoder's tokenizer for our models, which take ids and mask and count positions from the left."""
-    # Arguments of from_pretrained are saved with the tokenizer; attributes set later are not.
+    """Load the encoder's tokenizer, set up for our models: padding on the right, and only ids and mask as inputs."""
+    # As arguments of from_pretrained they are saved with the tokenizer; attributes set later are not.
     ours: dict[str, Any] = {"padding_side": "right", "model_input_names": ["input_ids", "attention_mask"]}
     tokenizer: PreTrainedTokenizerBase = load_from_encoder(AutoTokenizer, encoder, **ours)
     return tokenizer
@@ -372,7 +372,7 @@ def save(
     target: Path,
     write_more: Callable[[Path], None] | None = None,
 ) -> None:
-    """Replace ``target``, whole or not at all, by model, tokenizer and the files of ``write_more``; no pickles."""
+    """Write model, tokenizer and the files of ``write_more`` to ``target`` atomically, without pickles."""
     with atomic_folder(target) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""A text encoder with a linear head, which HGCLR is deployed as; label names as vectors."""
+"""The flat model, a text encoder with a linear head, which is also the deployed form of HGCLR; vectors of names."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hgclr.nn.fast import name_blocks
 from hgclr.taxonomy.changes import TreeChanges
 
 SLOPE = 5.0
-"""Logit of a text that is the label's name."""
+"""Logit of a label for a text that equals its name."""
 LONGEST = 64
-"""Tokens of a label's name, or of its description, that are read, special tokens included."""
+"""Limit on the tokens of a label's name or description, special tokens included."""
 
 
 class FlatForSequenceClassification(HierarchicalPreTrainedModel):
@@ -55,9 +55,9 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
     @torch.no_grad()
     def start_from_names(self, tokenizer: PreTrainedTokenizerBase, length: float = 1.0) -> None:
-        """Start each row of the head in the direction of the label's name, ``w_k = length u_k``.
+        """Initialise each row of the head in the direction of the label's name, ``w_k = length u_k``.
 
-        A pretrained encoder puts a name near texts on its subject, so labels with few documents start above chance.
+        A pretrained encoder maps a name near texts on its subject, so labels with few documents start above chance.
         """
         self.classifier.weight.copy_(length * name_directions(self, tokenizer))
 
@@ -65,11 +65,11 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set the head from names and descriptions alone, without documents.
 
-        ``p_k = sigmoid(5 h · v_k / m)`` with v_k the direction of the k-th name, or half-way between that and its
-        description's where there is one, and m the mean length of the names' vectors. An inner label's v_k is its own
-        direction plus that of the mean of all labels below it. Probabilities are similarities, not frequencies: compare
-        paths by the decoding rule ``best-path``, not with a threshold. There is no bias: vectors of long texts are
-        short, so a bias that suits short texts would refuse all labels of long ones.
+        ``p_k = sigmoid(5 h · v_k / m)``: v_k is the direction of the k-th name, or the mean of the directions of name
+        and description, and m the mean length of the names' vectors. An inner label's v_k is its own direction plus
+        that of the mean of all labels below it. Probabilities are similarities, not frequencies: use the decoding rule
+        ``best-path``, not a threshold. There is no bias: vectors of long texts are short, so a bias that suits short
+        texts would reject all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
@@ -88,13 +88,13 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
     @torch.no_grad()
     def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:  # noqa: ARG002
-        """Start the rows of new labels and of the parts of split labels.
+        """Initialise the rows of new labels and of the parts of split labels.
 
         A new label n under p gets ``w_n = w_p + r u_n`` (``r u_n`` at the top), with u_n the direction of its name. A
         part of a split label o gets ``w_o + r (u_n - mean of u over the parts)``.
 
         r is the least-squares estimate over the kept labels of the same depth, or of all depths if that has none: the
-        mean of ``u_j · (w_j - w_p)``, or 0 if that is negative, so names that mean nothing to the encoder do no harm.
+        mean of ``u_j · (w_j - w_p)``, or 0 if that is negative, so that names unknown to the encoder have no effect.
         """
         if not changes.added and not changes.split:
             return
@@ -123,7 +123,7 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
 
 def name_tokens(names: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return the tokens of label names with special tokens, (K, T), padded with -1; long names are cut."""
+    """Return the tokens of label names with special tokens, (K, T), padded with -1; long names are truncated."""
     encoded = tokenizer(list(names), add_special_tokens=True, truncation=True, max_length=LONGEST)["input_ids"]
     return nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in encoded], batch_first=True, padding_value=-1)
 

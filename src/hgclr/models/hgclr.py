@@ -1,4 +1,4 @@
-"""HGCLR: train a text encoder so that it absorbs the label tree (Wang et al., ACL 2022)."""
+"""HGCLR: a text encoder that learns the label tree in training (Wang et al., ACL 2022)."""
 
 import logging
 from pathlib import Path
@@ -43,16 +43,16 @@ from hgclr.taxonomy import Taxonomy
 
 logger = logging.getLogger(__name__)
 HEADS = 8
-"""Attention heads between labels in the paper, and at most, where the text encoder has none."""
+"""Attention heads between labels in the paper; the maximum if the text encoder defines none."""
 REMEDY = "train one with hgclr train --preset hgclr, and give its model or its training-model"
 
 
 class HGCLRForSequenceClassification(FlatForSequenceClassification):
-    """Train encoder and head on each text and on a positive sample of it, with a contrastive loss between the two.
+    """Train encoder and head on each text and its positive sample, with a contrastive loss between the two.
 
     ``L = L_C + L̂_C + λ L_con`` (Eq. 19): classification of the text, classification of its positive sample, NT-Xent
     between them. The label side (label encoder and token-label attention) chooses the tokens of positive samples; only
-    ``positives: hierarchy`` has it. Without labels, and as deployed, the model is a
+    ``positives: hierarchy`` has it. Without gold labels, and when deployed, the model is a
     :class:`~hgclr.models.flat.FlatForSequenceClassification`.
     """
 
@@ -65,7 +65,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         super().__init__(config)
         guided = config.positives == "hierarchy"
         if guided:
-            width = self.encoder.get_input_embeddings().embedding_dim  # label features meet word embeddings
+            width = self.encoder.get_input_embeddings().embedding_dim  # label features are compared with words
             self.label_encoder = make_label_encoder(config, width)
             _check_heads("token_label_heads", config.token_label_heads, width)
             self.token_label_attention = TokenLabelAttention(
@@ -92,7 +92,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def from_encoder(
         cls, encoder: str | PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Put a new model on an encoder and tokenise the label names."""
+        """Return a new model on an encoder, with the tokens of the label names."""
         names = name_tokens(taxonomy.names, tokenizer)
         model = super().from_encoder(encoder, taxonomy, tokenizer, label_name_length=names.shape[1], **settings)
         if model.name_tokens is not None:
@@ -107,12 +107,12 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Draw new weights from N(0, 0.02), the structural scalars included; graph convolutions as their authors do."""
+        """Draw new weights from N(0, 0.02), those of graph convolutions as in torch_geometric."""
         if isinstance(module, TreeAttention):
             for weight in (module.spatial, module.edge, module.padding):
                 if weight is not None:
                     init.normal_(weight, std=0.02)
-        elif type(module).__module__.startswith("torch_geometric."):  # an extra: its classes may not be there
+        elif type(module).__module__.startswith("torch_geometric."):  # by name: the extra may not be installed
             for weight in module.parameters(recurse=False):
                 limit = 0.0 if weight.ndim == 1 else (6 / sum(weight.shape[-2:])) ** 0.5  # a bias; else Glorot
                 init.uniform_(weight, -limit, limit)
@@ -138,7 +138,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         if config.positives == "adversarial":
             positive = positive + self.adversarial_move(words, attention_mask, labels)
 
-        # The choice of tokens needs no encoder output: text and positive sample go through it as one batch of 2B.
+        # Choosing tokens needs no encoder output, so texts and positive samples are encoded as one batch of 2B.
         both, masks = torch.cat([words, positive]), attention_mask.repeat(2, 1)
         vectors = self.encode(masks, inputs_embeds=both)  # h and ĥ, (2B, H) (Eqs. 2 and 11)
         logits, positive_logits = self.classifier(vectors).chunk(2)  # W_c h + b_c, (B, K) each (Eq. 16)
@@ -161,7 +161,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def positive_weights(
         self, input_ids: Tensor, words: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return weights of the word embeddings in positive samples, 1 for a kept token, (B, L), and the share kept."""
+        """Return the weights of word embeddings in positive samples, 1 for a kept token, (B, L), and the share kept."""
         config, real = self.config, attention_mask.bool()
         if config.positives in ("dropout", "adversarial"):
             return real.to(words.dtype), torch.ones((), device=real.device)
@@ -186,7 +186,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         return features
 
     def name_embeddings(self) -> Tensor | None:
-        """Return the label names' embeddings, (K, H), or None where names are left out."""
+        """Return the embeddings of the label names, (K, H), or None if the model does not use names."""
         tokens, kind = self.name_tokens, self.config.name_embedding
         if tokens is None or kind == "none":
             return None
@@ -196,7 +196,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
     def token_probability(
         self, words: Tensor, candidates: Tensor, labels: Tensor, noise: Tensor | None = None
     ) -> Tensor:
-        """Return P_i, the probability that a token is sampled for one of its text's labels, (B, L); else 0."""
+        """Return P_i, the probability that a candidate is sampled for a label of its text, (B, L); 0 for others."""
         compute = token_probability if self.config.label_count <= PLAIN else token_probability_in_blocks
         probability = compute(
             self.token_label_attention,
@@ -209,16 +209,16 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
         return probability.masked_fill(~candidates, 0.0)
 
     def adversarial_move(self, words: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
-        """Return the step at the word embeddings, (B, L, H), that raises the classification loss; one more pass."""
+        """Return the step of the word embeddings, (B, L, H), that raises the classification loss; costs a pass."""
 
         def loss(moved: Tensor) -> Tensor:
             logits = self.classifier(self.encode(attention_mask, inputs_embeds=moved))
-            return classification_loss(logits, labels, "sum")  # a text's direction is the same in every reduction
+            return classification_loss(logits, labels, "sum")  # the reduction does not change a text's direction
 
         return adversarial_move(words, loss, self.config.adversarial_size)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return entries as the base does, also per distance; new distances start with the b of the largest old one."""
+        """Return the base's entries and those of the label side; new distances start with the largest old one's b."""
         entries = super().label_entries(rows, names)
         if self.name_tokens is None:
             return entries
@@ -239,7 +239,7 @@ class HGCLRForSequenceClassification(FlatForSequenceClassification):
 
 
 def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
-    """Return the label encoder, whose features are ``width`` wide; raises an InputError if heads do not divide it."""
+    """Return the label encoder with features of ``width``; raise an InputError if heads do not divide it."""
     tree, own = config.taxonomy, config.label_embedding
     if config.label_encoder == "none":
         return LabelEmbedding(tree, width, label_embedding=own)
@@ -258,7 +258,7 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
     span = attention_span(len(tree), config.label_span)
     if config.label_span is None and span < len(tree):
         logger.warning(
-            "%d labels are too many for attention between all: each attends to the %d around it and the path above"
+            "%d labels are too many for full attention: each attends to %d neighbours and its ancestors"
             " (model.label_span, docs/concepts/hgclr.md)",
             len(tree),
             span,
@@ -280,21 +280,22 @@ def make_label_encoder(config: HGCLRConfig, width: int) -> LabelEmbedding:
 
 def _check_heads(name: str, heads: int, width: int) -> None:
     if width % heads:
-        raise InputError(f"{name} is {heads}, which does not divide the width {width}", remedy=f"set model.{name}")
+        raise InputError(f"{name} {heads} does not divide the width {width}", remedy=f"set model.{name} to a divisor")
 
 
 def load_training_model(folder: Path, **settings: Any) -> HGCLRForSequenceClassification:
-    """Load an HGCLR model with its label side from ``training-model`` of a run, with other ``settings``."""
+    """Load an HGCLR model with its label side from the ``training-model`` of a run; ``settings`` override its own."""
     if not (folder / "config.json").is_file():
-        raise InputError("no model here", path=folder, remedy=REMEDY)
-    with refuse_broken("no model could be loaded", path=folder, remedy=REMEDY):
+        raise InputError("the folder has no model", path=folder, remedy=REMEDY)
+    with refuse_broken("cannot load the model", path=folder, remedy=REMEDY):
         config_class: Any = HGCLRForSequenceClassification.config_class
         config = load_pretrained(config_class, folder, **settings)
         if config.architectures != [HGCLRForSequenceClassification.__name__]:
             named = (config.architectures or ["model"])[0]
             raise InputError(f"this {named} has no label side", path=folder, remedy=REMEDY)
         if config.positives != "hierarchy":
-            raise InputError(f"its positive samples are made by {config.positives}, not by labels", path=folder)
+            what = f"the model was trained with positives: {config.positives}, which has no label side"
+            raise InputError(what, path=folder, remedy="train one with model.positives=hierarchy")
         model: HGCLRForSequenceClassification = load_weights(
             HGCLRForSequenceClassification, folder, config=config, use_safetensors=True
         )

@@ -1,4 +1,4 @@
-"""Load saved models and pretrained encoders: the only module that passes files to transformers."""
+"""Load saved models and pretrained encoders; only this module passes files to transformers."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from hgclr.errors import InputError, refuse_broken
 from hgclr.model_files import refuse_code
 
 POOLER = r"(\w+\.)?pooler\."
-"""Layer on top of an encoder that our models leave out."""
+"""The layer on top of an encoder that our models do not use."""
 POSITIONS = r"([\w.]+\.)?position_ids$"
-"""Numbers from 0 on, which earlier versions of transformers saved."""
+"""Position numbers, which earlier versions of transformers saved."""
 HEADS = (
     r"(classifier|cls|decoder|discriminator_predictions|generator_lm_head|generator_predictions|head|lm_head"
     r"|lm_predictions|logits_proj|mask_predictions|pre_classifier|predictions|qa_outputs|score|sop_classifier"
     r"|vocab_layer_norm|vocab_projector|vocab_transform)\."
 )
-"""Heads that encoders were pretrained or used with, such as the one for masked words."""
+"""Heads from pretraining or earlier use, such as the one for masked words."""
 BESIDE, NONE = f"{POOLER}|{POSITIONS}|{HEADS}", r"(?!)"
 
 
 def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
-    """Call ``from_pretrained`` of a class for a folder or hub name; code that comes with the files is never run.
+    """Call ``from_pretrained`` of a class for a folder or hub name, without running code from its files.
 
     Raises:
         InputError: if a file of the folder asks for code.
-        Exception: any that transformers raises for broken files: see :func:`~hgclr.errors.refuse_broken`.
+        Exception: any error of transformers for damaged files; see :func:`~hgclr.errors.refuse_broken`.
     """
     if Path(source).is_dir():
         refuse_code(Path(source))
-    # Without False, transformers asks on standard input whether to run it.
+    # By default, transformers asks on standard input whether to run code.
     return kind.from_pretrained(source, trust_remote_code=False, **arguments)
 
 
 def load_weights(kind: Any, source: str | Path, *, encoder: bool = False, **arguments: Any) -> Any:
-    """Load a model whose files hold exactly its weights; transformers would fill missing ones with random numbers.
+    """Load a model whose files have exactly its weights; transformers would fill missing ones with random numbers.
 
-    An ``encoder`` may lack a pooler; its pooler or head is left out. Raises as :func:`load_pretrained`, also an
+    An ``encoder`` may lack a pooler; its pooler or head is ignored. Raises as :func:`load_pretrained`, and an
     `InputError` that names the first missing or unknown tensor.
     """
     model, found = load_pretrained(kind, source, output_loading_info=True, **arguments)
     for names, allowed, problem in (
         (found["missing_keys"], POOLER if encoder else NONE, "the weights lack {}"),
-        (found["unexpected_keys"], BESIDE if encoder else POSITIONS, "the weights have {} beyond the model's own"),
+        (found["unexpected_keys"], BESIDE if encoder else POSITIONS, "the weights contain {}, unknown to the model"),
     ):
         if other := sorted(name for name in names if not re.match(allowed, name)):
             more = f" and {len(other) - 1} more tensors" if len(other) > 1 else ""
             raise InputError(
                 problem.format(other[0] + more),
                 path=source,
-                remedy="config.json and the weights do not belong together: copy or download both again",
+                remedy="copy or download config.json and the weights again: they do not belong together",
             )
     return model
 
 
 def load_from_encoder(kind: Any, encoder: str, **arguments: Any) -> Any:
-    """Load the part ``kind`` of an encoder, named as for :func:`~hgclr.encoders.resolve_encoder`."""
+    """Load the part ``kind`` of an encoder, such as its tokenizer; see :func:`~hgclr.encoders.resolve_encoder`."""
     source = resolve_encoder(encoder)
     with refuse_broken(lambda error: encoder_load_error(encoder, error)):
         if kind is AutoModel:
@@ -70,7 +70,7 @@ def load_from_encoder(kind: Any, encoder: str, **arguments: Any) -> Any:
 
 
 def position_count(encoder: PreTrainedModel) -> int:
-    """Return how many tokens the encoder has positions for; RoBERTa and MPNet count from pad + 1, the others from 0."""
+    """Return the encoder's number of positions; RoBERTa and MPNet count from pad + 1, the others from 0."""
     table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     positions = getattr(encoder.config, "max_position_embeddings", None) or 1_000_000
@@ -84,13 +84,13 @@ def load_encoder_config(encoder: str) -> PreTrainedConfig:
 
 
 def new_encoder(config: PreTrainedConfig) -> PreTrainedModel:
-    """Return an encoder with new weights, without the pooler."""
+    """Return an encoder with random weights, without the pooler."""
     encoder: PreTrainedModel = AutoModel.from_config(config, trust_remote_code=False, **without_pooler(config))
     return encoder
 
 
 def without_pooler(config: Any) -> dict[str, bool]:
-    """Return the argument that leaves the unused pooler out, where the encoder's class takes it."""
+    """Return the argument that omits the unused pooler, if the encoder's class accepts it."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(
             f"a {config.model_type} model is an encoder-decoder", remedy="choose an encoder such as bert-base-uncased"

@@ -1,14 +1,13 @@
-"""The same model in forms that other libraries load, and back.
+"""Convert models to the forms of transformers and sentence-transformers, and back.
 
 Classes of transformers: our head is linear in the first token's vector, ``W h + b``. The stock classes for BERT,
-RoBERTa and similar encoders put ``tanh(V h + c)`` in between. We set ``V = ε I``, ``c = 0`` and use ``W / ε`` for W. In
-fp32 ``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so the logits are equal bit by
-bit, up to the order of additions. The encoder ends in a layer norm, which bounds ``|h|`` for every text; ε follows from
-that bound.
+RoBERTa and similar encoders insert ``tanh(V h + c)``. We set ``V = ε I``, ``c = 0`` and use ``W / ε`` for W. In fp32
+``tanh(x) = x`` for ``|x| <= 2^-12``, and a power of two scales without rounding, so the logits are equal bit by bit, up
+to the order of additions. The encoder ends in a layer norm, which bounds ``|h|`` for every text; ε follows from that
+bound.
 
-Modules Transformer, Pooling and Dense of sentence-transformers: a flat model is ``W_c h + b_c`` with h the pooled
-vector, which is a Dense module without an activation, for any encoder and pooling. The folder is written and read here
-without the library.
+Modules Transformer, Pooling and Dense of sentence-transformers: the head ``W_c h + b_c`` on the pooled vector h is a
+Dense module without an activation, for any encoder and pooling. The library is not needed to write or read the folder.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ OURS = ("label_parents", "label_names", "threshold", "max_length")
 LABELS = ("id2label", "label2id", "problem_type")
 SCALE, SHIFT = "head_scale", "logit_shift"
 LINEAR = 2.0**-12
-"""Up to here tanh(x) = x in fp32: the next term of its series, x³/3, is below half of x's last bit."""
+"""Largest x with tanh(x) = x in fp32: the next term of the series, x³/3, is below half of x's last bit."""
 HEADS = {
     "bert": ("bert.pooler.dense", "classifier"),
     "camembert": ("classifier.dense", "classifier.out_proj"),
@@ -48,7 +47,7 @@ HEADS = {
     "roberta": ("classifier.dense", "classifier.out_proj"),
     "xlm-roberta": ("classifier.dense", "classifier.out_proj"),
 }
-"""Kinds of encoder whose stock class has a tanh on the first token: the linear layers before and after that."""
+"""Encoders whose stock class has a tanh on the first token, with the linear layers before and after it."""
 MODULES = "modules.json"
 KINDS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
 """The modules in their order, and the folder of each."""
@@ -57,25 +56,25 @@ POOLINGS: dict[Pooling, str] = {
     "max": "pooling_mode_max_tokens",
     "mean": "pooling_mode_mean_tokens",
 }
-"""Fields of our poolings in sentence-transformers up to version 5; version 6 reads these and writes one field."""
+"""The pooling's field in sentence-transformers up to version 5; version 6 reads it, too, but writes another field."""
 IDENTITY = "torch.nn.modules.linear.Identity"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def no_stock_form(model: HierarchicalPreTrainedModel) -> str | None:
-    """Return why a model has no form in a stock class, or None if it has one."""
+    """Return the reason why no class of transformers can represent a model, or None if one can."""
     kind, pooling = model.config.text_encoder.model_type, model.config.pooling
     if not isinstance(model, FlatForSequenceClassification):
         return f"{type(model).__name__} has more than a linear layer on its encoder"
     if kind not in HEADS:
-        return f"transformers' own class for {kind} has no head that a linear layer can be written in"
+        return f"transformers' own class for {kind} has no head that can represent a linear layer"
     if pooling != "cls":
-        return f"transformers' own class for {kind} reads the first token, this model's pooling is {pooling}"
+        return f"transformers' own class for {kind} reads the first token, but this model's pooling is {pooling}"
     return None
 
 
 def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
-    """Return why a model cannot be written as modules, or None if it can."""
+    """Return the reason why modules of sentence-transformers cannot represent a model, or None if they can."""
     if not isinstance(model, FlatForSequenceClassification):
         return f"{type(model).__name__} has more than a linear layer on its encoder"
     if not type(model.encoder).__module__.startswith("transformers."):
@@ -87,7 +86,7 @@ def no_modules_form(model: HierarchicalPreTrainedModel) -> str | None:
 def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | None = None) -> PreTrainedModel:
     """Return a stock classifier with the same logits; weights are copied.
 
-    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_stock` removes it.
+    A ``shift``, (K,), is added to the logits and stored in the configuration, so that :func:`from_stock` removes it.
     """
     if (reason := no_stock_form(model)) is not None:
         raise ValueError(reason)
@@ -112,10 +111,10 @@ def to_stock(model: HierarchicalPreTrainedModel, shift: NDArray[np.float32] | No
 
 @torch.no_grad()
 def from_stock(folder: str | Path) -> FlatForSequenceClassification:
-    """Load the flat model that :func:`to_stock` wrote; weights are equal bit by bit, a bias without a shift too.
+    """Load the flat model that :func:`to_stock` wrote; weights, and a bias without a shift, are equal bit by bit.
 
     Raises:
-        OSError, ValueError: if there is no such model, or its head was changed, for example by training.
+        OSError, ValueError: if there is no such model, or its head has changed, for example by training.
     """
     stock: Any = load_weights(AutoModelForSequenceClassification, folder, use_safetensors=True)
     with _as_written():
@@ -123,8 +122,8 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
         before, after = _head(stock)
     model = as_flat(stock.config, "cls", stock.base_model, after)
     if not torch.equal(before.weight, scale * torch.eye(len(before.weight))) or before.bias.any():
-        raise ValueError("its head is not the one that hgclr export wrote")
-    model.encoder.pooler = None  # our models have none
+        raise ValueError("its head has changed since hgclr export wrote it")
+    model.encoder.pooler = None  # our models have no pooler
     model.classifier.weight.mul_(scale)
     return model
 
@@ -141,7 +140,7 @@ def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) 
 def as_flat(
     written: PreTrainedConfig, pooling: Pooling, encoder: Any, head: nn.Linear, *, shifted: bool = False
 ) -> FlatForSequenceClassification:
-    """Return the model of an encoder and a head, not copied; a shift of the logits is removed unless ``shifted``.
+    """Return the flat model of an encoder and a head, not copied, without the logits' shift unless ``shifted``.
 
     Raises:
         ValueError: if the configuration lacks fields of :func:`label_fields`, or the head has other labels.
@@ -157,7 +156,7 @@ def as_flat(
         del fields[KEY], fields["architectures"]
         config = config_class(encoder_config=type(written)(**fields), pooling=pooling, **ours, **labels)
     if head.out_features != config.label_count:
-        raise ValueError(f"{head.out_features} outputs for {config.label_count} labels")
+        raise ValueError(f"the head has {head.out_features} outputs for {config.label_count} labels")
     with torch.device("meta"):
         model = FlatForSequenceClassification(config)
     model.encoder, model.classifier = encoder, head
@@ -170,11 +169,11 @@ def _as_written() -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError) as error:
-        raise ValueError(f"the field {KEY!r} of its configuration is not what hgclr export writes: {error}") from error
+        raise ValueError(f"the field {KEY!r} of its configuration is invalid: {error}") from error
 
 
 def _scale(encoder: Any) -> float:
-    """Return ε: the largest power of two that keeps every vector of the encoder in the linear part of tanh.
+    """Return ε: the largest power of two that keeps the encoder's vectors in the linear part of tanh.
 
     A vector after a layer norm over H features is ``γ ∘ n + β`` with ``|n_i| < sqrt(H)``.
     """
@@ -184,18 +183,18 @@ def _scale(encoder: Any) -> float:
 
 
 def _head(stock: PreTrainedModel) -> tuple[nn.Linear, nn.Linear]:
-    """Return the linear layers before the tanh and after it."""
+    """Return the linear layers before and after the tanh."""
     before, after = (stock.get_submodule(name) for name in HEADS[stock.config.model_type])
     if not isinstance(before, nn.Linear) or not isinstance(after, nn.Linear):
-        raise TypeError(f"{type(stock).__name__} has another head than this version knows")
+        raise TypeError(f"{type(stock).__name__} has an unknown head")
     return before, after
 
 
 @torch.no_grad()
 def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArray[np.float32] | None = None) -> None:
-    """Write everything but the tokenizer into an existing folder.
+    """Write a model as modules of sentence-transformers, without the tokenizer, into an existing folder.
 
-    A ``shift``, (K,), is added to the logits and noted in the configuration, so that :func:`from_modules` removes it.
+    A ``shift``, (K,), is added to the logits and stored in the configuration, so that :func:`from_modules` removes it.
     """
     if (reason := no_modules_form(model)) is not None:
         raise ValueError(reason)
@@ -203,7 +202,7 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
     encoder_config = read_json(folder / CONFIG)
     settings: dict[str, Any] = {"max_seq_length": model.config.max_length, "do_lower_case": False}
     if without := without_pooler(model.config.text_encoder):
-        settings["model_args"] = without  # else the library makes one with random weights, and warns
+        settings["model_args"] = without  # otherwise the library adds one with random weights, and warns
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (kind, path) in enumerate(KINDS.items())
@@ -229,12 +228,12 @@ def write_modules(model: HierarchicalPreTrainedModel, folder: Path, shift: NDArr
 
 @torch.no_grad()
 def from_modules(folder: str | Path, *, shifted: bool = False) -> FlatForSequenceClassification:
-    """Load the flat model that :func:`write_modules` wrote, also if sentence-transformers trained it further.
+    """Load the flat model that :func:`write_modules` wrote, even after training with sentence-transformers.
 
     With ``shifted`` a shift stays in the logits, as in the library.
 
     Raises:
-        OSError, ValueError: if the folder holds other modules than an encoder, a pooling of ours and a linear head.
+        OSError, ValueError: if the folder has other modules than an encoder, a known pooling and a linear head.
     """
     folder = Path(folder)
     try:
@@ -246,7 +245,7 @@ def from_modules(folder: str | Path, *, shifted: bool = False) -> FlatForSequenc
         modes = [modes] if isinstance(modes, str) else modes
         mode = next((name for name in POOLINGS if modes == [name]), None)
         if mode is None or pooling.get("include_prompt", True) is not True:
-            raise ValueError(f"its pooling, {pooling}, is none of ours")
+            raise ValueError(f"its pooling, {pooling}, is not one of {', '.join(POOLINGS)}")
         if dense["activation_function"] != IDENTITY or not dense["bias"] or dense.get("use_residual"):
             raise ValueError("its Dense module is not linear with a bias")
         weights = load_file(folder / KINDS["Dense"] / WEIGHTS)

@@ -1,1 +1,1 @@
-"""The pieces of the method, each a small module with its equation; torch only."""
+"""The parts of the method, with their equations; torch only."""

@@ -1,9 +1,9 @@
 """Fast versions: dropout and attention with dropout on a CPU, and the label side of large trees.
 
-With many labels, the label side is computed in blocks, and once more in the backward pass, so that no K x K table is
+With many labels, the label side is computed in blocks, and recomputed in the backward pass, so that no K x K table is
 kept. :class:`BlockAttention` equals :class:`~hgclr.nn.label_encoder.TreeAttention` if its span is the whole tree. With
-a smaller span, a label attends to the labels around it in a depth-first walk of the tree, and to their ancestors. A
-subtree is contiguous in the walk, so that a stretch of it has no ancestors outside but those of its first label.
+a smaller span, a label attends to its neighbours in a depth-first walk of the tree, and to their ancestors. A subtree
+is contiguous in the walk, so the ancestors outside of a stretch are those of its first label.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from hgclr.nn.positive_samples import TokenLabelAttention, token_probability
 from hgclr.taxonomy import Taxonomy
 
 PLAIN = 1024
-"""Up to so many labels the plain equations are as fast, and their tables fit into memory."""
+"""Up to so many labels, the plain equations are as fast, and their tables fit into memory."""
 WHOLE_TREE = 4096
-"""Up to so many labels each attends to all, unless ``label_span`` says otherwise."""
+"""Up to so many labels, each attends to all, unless ``label_span`` is set."""
 STRETCH = 256
-"""In larger trees, labels that attend to each other."""
+"""Number of labels that attend to each other in larger trees."""
 SCORES = 2**22
-"""Attention weights or token-label scores computed at a time: 16 MB in single precision."""
+"""Attention weights or token-label scores computed at a time: 16 MB in fp32."""
 CACHED = 2**19
-"""Attention weights between tokens computed at a time: 2 MB in single precision, which stay in a core's cache."""
+"""Attention weights between tokens computed at a time: 2 MB in fp32, which fit a core's cache."""
 NAME_TOKENS = 2**14
-"""Tokens of label names that are embedded at a time, padding included."""
+"""Tokens of label names embedded at a time, padding included."""
 
 
 class CPUDropout(nn.Dropout):
-    """Drop elements as :class:`torch.nn.Dropout` does, on a CPU in 0.6 of its time: two of them share a random number.
+    """:class:`torch.nn.Dropout` in 0.6 of its time on a CPU: two elements share a random number.
 
     The rate is rounded to a multiple of 2^-16. On other devices it is torch's dropout.
     """
@@ -50,7 +50,7 @@ class CPUDropout(nn.Dropout):
 
 
 def keep_mask(shape: Sequence[int], rate: int) -> Tensor:
-    """Return 0 with a probability of ``rate`` / 2^16 and else 1, uint8, which torch widens faster than bool."""
+    """Return 0 with a probability of ``rate`` / 2^16, otherwise 1, as uint8, which torch converts faster than bool."""
     count = prod(shape)
     bits = torch.empty(-(-count // 2), dtype=torch.int32).random_(-(2**31), None).view(torch.int16)[:count]
     return (bits >= rate - 2**15).view(*shape).view(torch.uint8)
@@ -75,8 +75,8 @@ def dropout_attention(
 ) -> Tensor:
     """Return ``dropout(softmax(Q Kᵀ · scale)) V``, (B, heads, L, d) like Q, K and V, for training on a CPU.
 
-    torch's fast kernel for a CPU has no dropout. This one takes some documents at a time, so that their attention
-    weights fit the cache, and computes them again in the backward pass: only the masks are kept, a byte per weight.
+    torch's fast CPU kernel has no dropout. This one computes a few documents at a time, so that their attention weights
+    fit the cache, and recomputes them in the backward pass: it only keeps the masks, a byte per weight.
     ``absent`` is True on padding, (B, L).
     """
     output: Tensor = _Attention.apply(query, key, value, absent, scale, round(dropout * 2**16))  # type: ignore[no-untyped-call]
@@ -130,7 +130,7 @@ def _weights(query: Tensor, key: Tensor, absent: Tensor | None, some: slice, sca
 
 
 def attention_span(labels: int, span: int | None) -> int:
-    """Return how many labels of a tree attend to each other, from the setting ``label_span``."""
+    """Return the number of labels that attend to each other, from the setting ``label_span``."""
     if span is None:
         return labels if labels <= WHOLE_TREE else STRETCH
     return min(span, labels)
@@ -162,7 +162,7 @@ class BlockAttention(TreeAttention):
         walk = torch.cat([stretch.labels for stretch in stretches])
         above = torch.cat([stretch.above for stretch in stretches])
         sizes = [len(stretch.above) for stretch in stretches]
-        # Gathered once for all stretches: the gradient of each gathering is as large as the tree.
+        # Index once for all stretches: the gradient of each indexing is as large as the tree.
         queries = query[:, walk].split(self.span, 1)
         own = (part[:, walk].split(self.span, 1) for part in (key, value))
         shared = (part[:, above].split(sizes, 1) for part in (key, value))
@@ -205,7 +205,7 @@ def token_probability_in_blocks(
     temperature: float,
     noise: Tensor | None = None,
 ) -> Tensor:
-    """Return :func:`~hgclr.nn.positive_samples.token_probability`, (B, L), some tokens of all documents at a time."""
+    """Return :func:`~hgclr.nn.positive_samples.token_probability`, (B, L), computed for a few tokens at a time."""
     heads = attention.heads if attention.probabilities else 1
     size = max(1, SCORES // (len(tokens) * len(labels) * heads))
     parts = tokens.split(size, 1)
@@ -222,7 +222,7 @@ def token_probability_in_blocks(
 def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Return label names in blocks of similar length: the labels of each block, (n,), and their tokens, (n, T').
 
-    ``tokens`` are (K, T), padded with -1. Names that fit one block stay as they are.
+    ``tokens`` are (K, T), padded with -1. Names that fit one block keep their order.
     """
     if tokens.numel() <= NAME_TOKENS:
         return [(torch.arange(len(tokens), device=tokens.device), tokens)]
@@ -238,7 +238,7 @@ def name_blocks(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def name_embedding_in_blocks(encoder: Any, tokens: Tensor, kind: str, special_token_ids: Sequence[int]) -> Tensor:
-    """Return :func:`~hgclr.nn.label_encoder.name_embedding`, (K, H), some names at a time."""
+    """Return :func:`~hgclr.nn.label_encoder.name_embedding`, (K, H), computed for a block of names at a time."""
     blocks = name_blocks(tokens)
     embedded = [
         checkpoint(name_embedding, encoder, block, kind, special_token_ids, use_reentrant=False) for _, block in blocks

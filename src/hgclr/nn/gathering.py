@@ -1,8 +1,8 @@
-"""A batch that several processes have a part of: what the loss needs of the parts of the others.
+"""Gather a batch that is distributed over several processes.
 
-Each process computes the loss of its own documents, so that the mean over the processes is that of the whole batch; and
-DistributedDataParallel takes the mean of their gradients, so that this is the gradient of the whole batch, too. All
-processes must have equally many documents. In a single process nothing here does anything.
+Each process computes the loss of its own documents. The mean over the processes is the loss of the whole batch, and
+DistributedDataParallel's mean of the gradients is its gradient. All processes must have equally many documents. In a
+single process, ``gather`` and ``total`` return their argument.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch import Tensor
 
 
 def world_size() -> int:
-    """Return how many processes (ranks) train together."""
+    """Return the number of processes that train together."""
     return torch.distributed.get_world_size() if _together() else 1
 
 
 def rank() -> int:
-    """Return the number of this process among them, from 0."""
+    """Return the index of this process among them."""
     return torch.distributed.get_rank() if _together() else 0
 
 
@@ -29,9 +29,9 @@ def _together() -> bool:
 
 
 def gather(part: Tensor) -> Tensor:
-    """Return the parts of all processes, process by process, (P B, …), with gradient, from this one's, (B, …).
+    """Return the parts of all P processes in order, (P B, …), from the part of this process, (B, …).
 
-    The gradient of a part is the sum of what it is in the losses of all processes.
+    The gradient of a part is the sum of its gradients in the losses of all processes.
     """
     if world_size() == 1:
         return part

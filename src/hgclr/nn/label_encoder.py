@@ -18,7 +18,7 @@ from hgclr.errors import require_extra
 from hgclr.taxonomy import Taxonomy
 
 SLOTS = 15
-"""Edges of a path that the published program has room for."""
+"""The longest path, in edges, of the published program."""
 
 
 def is_special(tokens: Tensor, special_token_ids: Sequence[int]) -> Tensor:
@@ -44,7 +44,7 @@ def name_embedding(encoder: Any, tokens: Tensor, kind: str, special_token_ids: S
 
 
 class LabelEmbedding(nn.Module):
-    """Return the features of the labels before any encoder: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3)."""
+    """The features of labels without an encoder: ``f_i = label_emb(y_i) + name_emb(y_i)`` (Eq. 3)."""
 
     def __init__(self, taxonomy: Taxonomy, width: int, *, label_embedding: bool) -> None:
         super().__init__()
@@ -111,11 +111,11 @@ class TreeAttention(nn.Module):
         return bias
 
     def distance_bias(self) -> Tensor | None:
-        """Return what two labels at distance D have as bias for it, (2 depth + 1,): b_D, and the padding's part.
+        """Return the bias for each distance D, (2 depth + 1,): b_D plus the effect of the padding.
 
         The published program sums the edges of a path over 15 slots and divides by D + 1e-8. The scalar in the slots
-        without an edge, ``padding``, adds ``(15 - D) padding / (D + 1e-8)``: 1.5e9 times itself between a label and
-        itself, which half precision cannot hold. Longer paths, which that program refuses, have no padding.
+        without an edge, ``padding``, adds ``(15 - D) padding / (D + 1e-8)``: 1.5e9 times itself for D = 0, which
+        overflows in half precision. Longer paths, an error in that program, have no padding.
         """
         spatial: Tensor | None = self.spatial
         if spatial is not None and self.frozen_self:
@@ -139,7 +139,7 @@ class TreeAttention(nn.Module):
         return sums
 
     def tables(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the distance and the lowest common ancestor of each two labels, (K, K); K is the virtual root."""
+        """Return the distance and the lowest common ancestor of each pair of labels, (K, K); K is the virtual root."""
         if self._tables is None or self._tables[0].device != device:
             labels = np.arange(len(self.taxonomy))
             self._tables = pair_tables(self.taxonomy, labels, labels, device)
@@ -147,11 +147,11 @@ class TreeAttention(nn.Module):
         return tables
 
     def padding_effect(self) -> str:
-        """Describe ``padding`` and its effect; empty if there is none."""
+        """Describe ``padding`` and its effect; empty without padding."""
         if self.padding is None:
             return ""
-        whom = "to themselves alone" if self.padding > 0 else "to all labels but themselves"
-        return f"paths are padded with {self.padding:.3g} (edge_padding: drawn), so that labels attend {whom}"
+        whom = "only to itself" if self.padding > 0 else "to all labels but itself"
+        return f"edge_padding: drawn pads paths with {self.padding:.3g}, so that each label attends {whom}"
 
 
 def attend(
@@ -165,7 +165,7 @@ def attend(
 
 
 def look_up(table: Tensor, index: Tensor) -> Tensor:
-    """Return ``table[index]`` by way of index_select, whose gradient is three times as fast."""
+    """Return ``table[index]``, by index_select, whose gradient is three times as fast."""
     return table.index_select(0, index.flatten()).view(index.shape)
 
 
@@ -275,6 +275,6 @@ class TreeConvolution(LabelEmbedding):
 
     def forward(self, names: Tensor | None) -> Tensor:
         features = super().forward(names)
-        self._edges = self._edges.to(features.device)  # from the tree, so that no checkpoint need hold it
+        self._edges = self._edges.to(features.device)  # not a buffer: checkpoints need not store it
         mixed: Tensor = self.convolution(features, self._edges)
         return mixed

@@ -32,7 +32,7 @@ def nt_xent(original: Tensor, positive: Tensor, temperature: float = 1.0) -> Ten
     """Return the NT-Xent loss of projected texts and their positive samples, (N, H) each (Eqs. 13 to 15).
 
     For the 2N vectors z with partner μ(z), ``L_m = -log exp(sim(z_m, μ(z_m))/τ) / Σ_{i≠m} exp(sim(z_m, z_i)/τ)``, sim
-    the cosine; the loss is the mean over all 2N. Several processes: each takes the mean over its own 2N vectors and
+    the cosine; the loss is the mean over all 2N. With several processes, each averages over its own 2N vectors and
     compares them with those of all processes.
     """
     own = F.normalize(torch.stack([original, positive]), dim=-1)  # c and ĉ, (2, N, H)
@@ -50,8 +50,8 @@ def classification_loss(logits: Tensor, gold: Tensor, reduction: str) -> Tensor:
     """Return the binary cross-entropy of logits and gold labels, both (N, K) (Eqs. 17 and 18).
 
     ``sum`` over documents and labels (paper), ``mean`` over both (published), or ``document``: summed over labels,
-    averaged over documents. Several processes: the mean of their losses is that of all documents, which makes a sum the
-    number of processes times as large in each.
+    averaged over documents. With several processes, a sum is multiplied by their number, so that the mean of their
+    losses is the loss of all documents.
     """
     gold = gold.to(logits.dtype)
     if reduction == "document":

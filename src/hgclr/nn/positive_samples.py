@@ -32,7 +32,7 @@ class TokenLabelAttention(nn.Module):
         self.key = nn.Linear(label_width, label_width, bias=bias)  # W_K
 
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """Return A, (…, K), from word embeddings e, (…, H), and label features l, (K, H); single precision at least."""
+        """Return A, (…, K), from word embeddings e, (…, H), and label features l, (K, H), at least in fp32."""
         query, key = self.query(tokens) * self.scale, self.key(labels)
         single = torch.promote_types(query.dtype, torch.float32)
         if not self.probabilities:  # the mean of the heads' logits is one product over the whole width
@@ -80,21 +80,21 @@ def keep_by_threshold(probability: Tensor, candidates: Tensor, threshold: float)
 def keep_by_fraction(probability: Tensor, candidates: Tensor, fraction: float, at_least: int = 0) -> Tensor:
     """Keep the most probable share of each document's candidates, bool (B, L).
 
-    Of n candidates, ``max(⌈fraction · n⌉, min(n, at_least))`` are kept, for any number of labels; the share that one γ
-    keeps depends on it.
+    Of n candidates, ``max(⌈fraction · n⌉, min(n, at_least))`` are kept; the number that a threshold γ keeps depends on
+    the number of labels.
     """
     available = candidates.sum(1)  # n, (B,)
-    # Float products such as 0.7 * 10 may lie just above a whole number: hence the slack.
+    # The slack is for products such as 0.7 * 10 that round to just above a whole number.
     wanted = torch.ceil(available * fraction - 1e-4).clamp(min=at_least)
     return _highest(probability, candidates, wanted)
 
 
 def keep_at_random(real: Tensor, special: Tensor, fraction: float, at_least: int = 0) -> Tensor:
-    """Keep tokens by chance and special tokens always, bool (B, L) (random masking, table 5).
+    """Keep random tokens and all special tokens, bool (B, L) (random masking, table 5).
 
-    Of all ``real`` tokens of the batch, bool (B, L), a ``fraction`` is kept on average, ``special`` ones included: the
-    share that training logs as ``kept``. Each document keeps the same share of its other tokens; the count is rounded
-    up or down by chance, so that the average also holds for short texts.
+    On average, a ``fraction`` of all ``real`` tokens of the batch, bool (B, L), is kept, ``special`` ones included:
+    the share that training logs as ``kept``. Each document keeps the same share of its other tokens; the count is
+    rounded up or down at random, so that the average also holds for short texts.
     """
     candidates = real & ~special
     all_real, all_special, all_candidates = total(torch.stack([part.sum() for part in (real, special, candidates)]))

@@ -1,4 +1,4 @@
-"""The web service: a model behind HTTP, with bounded memory, batches across requests, and a page.
+"""The web service: a model behind HTTP, with bounded memory, batches across requests, and a web page.
 
-The web framework is imported by the modules of this package and by nothing else: ``pip install 'hgclr[serve]'``.
+Only this package imports the web framework: run ``pip install -c constraints.txt '.[serve]'`` in the checkout of hgclr.
 """

@@ -1,4 +1,4 @@
-"""The application: its endpoints, its pages, and the middleware around them."""
+"""The web application: endpoints, pages and middleware."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from hgclr.serving.service import Service, Settings
 
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
-"""Texts times labels of a request that asks for the probability of every label: an answer of some ten megabytes."""
+"""Limit on texts times labels in a request for the probability of every label: an answer of about 10 MB."""
 LIMITS = ("texts_per_request", "characters_per_text", "body_bytes", "max_queue")  # settings that GET /model returns
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -62,9 +62,9 @@ def create_app(
     name: str = "model",
     supervised: bool = False,
 ) -> FastAPI:
-    """Return the web application that serves a model under a name; its :class:`Service` is ``app.state.service``.
+    """Return the web application that serves a model; its :class:`Service` is ``app.state.service``.
 
-    A ``supervised`` one, in a worker, ends the process when its threads have.
+    A ``supervised`` application runs in a worker, and ends the process when one of its threads has ended or hangs.
     """
     settings = settings or Settings()
     service = Service(classifier, settings, name)
@@ -96,17 +96,17 @@ def create_app(
     async def index() -> Response:
         return FileResponse(FILES / "index.html", headers=PAGE_HEADERS)
 
-    # The framework's own page would load its program from another server.
+    # FastAPI's own page loads its scripts from another server.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return HTMLResponse(api_page(app.openapi()), headers=PAGE_HEADERS)
 
-    # The last one added comes first.
+    # The middleware added last runs first.
     app.add_middleware(BodyLimit, limit=settings.body_bytes, deadline=settings.deadline)
     if settings.key is not None:
         app.add_middleware(KeyCheck, key=settings.key)
     if settings.hosts is not None:
-        # A page from elsewhere can make its own name mean 127.0.0.1 ("DNS rebinding") and would read our answers.
+        # DNS rebinding: a foreign page can point its own host name to 127.0.0.1 and would then read our answers.
         hosts = [*LOCAL_HOSTS, *settings.hosts]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
     app.add_middleware(RequestLog, metrics=service.metrics)
@@ -116,7 +116,7 @@ def create_app(
 
 
 def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
-    """Return the API's description with the limits and the key of this service."""
+    """Return the OpenAPI description with this service's limits and ways to send the key."""
     description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     models = description["components"]["schemas"]
     one_text = {"maxLength": settings.characters_per_text, "pattern": "^[^\\u0000]*$"}
@@ -136,12 +136,12 @@ def _description(app: FastAPI, settings: Settings) -> dict[str, Any]:
 
 
 def _json_answer(content: Any) -> Response:
-    """Return content as JSON; unlike the framework, without checking it against a schema: there may be much."""
+    """Return content as JSON, without FastAPI's check against the schema, which is slow for large answers."""
     return Response(json_text(content, allow_nan=False, separators=(",", ":")), media_type="application/json")
 
 
 def _problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """Return the error answers of an endpoint, for the API's description."""
+    """Return the error answers of an endpoint for the OpenAPI description."""
     host = {"description": "The host is not allowed.", "content": {"text/plain": {"schema": {"type": "string"}}}}
     answers: dict[int | str, dict[str, Any]] = {400: host}
     for kind in (*kinds, "unauthorised", "method_not_allowed", "too_large", "not_ready", "internal"):
@@ -180,15 +180,15 @@ def _predicting_routes(service: Service) -> APIRouter:
     async def predict(wanted: PredictRequest, request: Request) -> Response:
         """Predict labels for one text or several.
 
-        The answers are in the order of the texts. Of several texts, one that cannot be labelled fails alone: it has an
-        error in its place.
+        The answers are in the order of the texts. A text that cannot be labelled has an error in its place.
         """
         alone = "text" in wanted.model_fields_set
         texts = [wanted.text] if alone else wanted.texts
         request.state.texts = len(texts)
         check_lengths(texts, alone=alone)
         if wanted.probabilities and len(texts) * len(ids) > PROBABILITIES:
-            raise Problem("invalid", f"more than {PROBABILITIES} probabilities are asked for", field="probabilities")
+            message = f"texts times labels may be {PROBABILITIES} at most with probabilities: send fewer texts"
+            raise Problem("invalid", message, field="probabilities")
         decisions = service.decisions(
             rule=wanted.rule, threshold=wanted.threshold, paths=wanted.paths, abstain_below=wanted.abstain_below
         )
@@ -215,14 +215,14 @@ def _predicting_routes(service: Service) -> APIRouter:
     async def explain(wanted: ExplainRequest, request: Request) -> Response:
         """Find the words of a text that carry its labels, and test whether those words alone suffice.
 
-        Explanations are made one at a time, beside the predictions.
+        The service computes one explanation at a time.
         """
         check_lengths([wanted.text], alone=True)
         for place, label in enumerate(wanted.labels or ()):
             if label not in ids:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")
         if wanted.method not in ("auto", *service.methods):
-            raise Problem("invalid", f"this model has the methods {', '.join(service.methods)}", field="method")
+            raise Problem("invalid", f"this model supports {', '.join(service.methods)} and auto", field="method")
         future, drop = service.explain(wanted.text, wanted.labels, wanted.method, wanted.keep)
         try:
             return _json_answer(await service.wait_for(future, request, lambda _: drop()))
@@ -244,7 +244,7 @@ def _text_answer(service: Service, answer: Answer, with_probabilities: bool) -> 
 
 
 def _describing_routes(service: Service) -> APIRouter:
-    """Return the endpoints that describe the model and its label tree, whose answers are made once."""
+    """Return the endpoints that describe the model and its label tree; their answers are built once."""
     router = APIRouter()
     classifier, taxonomy = service.classifier, service.classifier.taxonomy
     parents = [taxonomy.ids[parent] if parent >= 0 else None for parent in taxonomy.parents.tolist()]
@@ -269,7 +269,7 @@ def _describing_routes(service: Service) -> APIRouter:
         "/taxonomy",
         summary="The label tree",
         response_model=dict[str, list[dict[str, str | None]]],
-        responses={304: {"description": "The ETag in If-None-Match is still right."}, **_problems()},
+        responses={304: {"description": "The label tree matches the ETag in If-None-Match."}, **_problems()},
     )
     async def get_taxonomy(request: Request) -> Response:
         """Return all labels in the model's order, each with the id of its parent."""
@@ -292,14 +292,14 @@ def _health_routes(service: Service) -> APIRouter:
 
     @router.get("/livez", summary="Alive?", response_model=dict[str, str], responses=_problems())
     async def livez() -> Response:
-        """Say whether the process works; one that does not should be restarted."""
+        """Return 200 if the process works, 503 if it has to be restarted."""
         if service.state == "broken":
-            raise Problem("not_ready", "a thread has ended or hangs")
+            raise Problem("not_ready", "a thread has ended or hangs: restart the service")
         return _json_answer({"status": "alive"})
 
     @router.get("/readyz", summary="Ready?", response_model=dict[str, str], responses=_problems())
     async def readyz() -> Response:
-        """Say whether requests are taken: the model is loaded and warm."""
+        """Return 200 if the service accepts requests: the model is loaded and warmed up."""
         service.require_ready()
         return _json_answer({"status": "ready"})
 
@@ -310,13 +310,13 @@ def _health_routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_problems()},
     )
     async def metrics() -> Response:
-        """Return all metrics in Prometheus' format."""
+        """Return all metrics in the Prometheus text format."""
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router
 
 
 def api_page(description: Mapping[str, Any]) -> str:
-    """Return an OpenAPI description as one page that loads nothing."""
+    """Return an OpenAPI description as one HTML page that loads no other file."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.get_template("api.html").render(**description)

@@ -1,7 +1,4 @@
-"""The batch engine: one thread tokenises the texts of requests, another predicts those of all requests in batches.
-
-It only queues: everything about a prediction is the classifier's work.
-"""
+"""The batch engine: one thread tokenises texts, another predicts the texts of all requests in shared batches."""
 
 from __future__ import annotations
 
@@ -28,25 +25,23 @@ from hgclr.serving.monitoring import Metrics
 
 logger = logging.getLogger(__name__)
 STUCK = 60.0
-"""Seconds after which a batch that is still being computed counts as hanging."""
+"""Seconds after which a batch counts as hanging."""
 WINDOW = 1024
-"""Texts, the oldest, that a batch is chosen from."""
+"""A batch is chosen from this many of the oldest texts."""
 
 Reason = Literal["deadline", "client_gone", "shutdown"]
-
-
 Answer = tuple[Prediction, NDArray[np.float32]] | Problem
-"""The prediction for a text and the probability of every label, (K,); or why there is none."""
+"""The prediction for a text with the probability of every label, (K,); or the error."""
 
 
 @dataclass(eq=False)
 class PendingRequest:
-    """What the texts of one request have in common.
+    """A request whose texts are queued or being computed.
 
     Attributes:
-        future: the answers in the order of the texts, once all are there.
-        waiting: texts that are not being computed yet.
-        dropped: whether nobody wants the answers any more.
+        future: the answers in the order of the texts, once all are computed.
+        waiting: texts whose computation has not started.
+        dropped: whether the answers are no longer needed.
     """
 
     decisions: Decisions
@@ -61,7 +56,7 @@ class PendingRequest:
         self._missing, self._lock = self.count, threading.Lock()
 
     def deliver(self, place: int, answer: Answer) -> None:
-        """Put an answer in its place; with the last, the future has its result."""
+        """Store the answer of one text; the last answer completes the future."""
         with self._lock:
             self._answers[place] = answer
             self._missing -= 1
@@ -72,7 +67,7 @@ class PendingRequest:
 
 @dataclass(eq=False, slots=True)
 class PendingText:
-    """The tokens of one text, and its place in its request."""
+    """The tokens of one text, and its index in its request."""
 
     request: PendingRequest
     place: int
@@ -84,7 +79,7 @@ class Engine:
 
     Attributes:
         queue: the texts that wait.
-        warm: set once the model has predicted a first batch.
+        warm: set once the model has computed its warm-up batches.
     """
 
     def __init__(
@@ -100,13 +95,13 @@ class Engine:
         self._classifier, self._metrics, self._max_wait = classifier, metrics, max_wait
         self._budget = batch_tokens or classifier.backend.batch_tokens
         self.queue = BatchQueue(max_queue)
-        self._begun: float | None = None  # when the batch that is being computed was begun
+        self._begun: float | None = None  # start of the current batch
         self._tokeniser = ThreadPoolExecutor(1, thread_name_prefix="hgclr-tokenise")  # starts no thread yet
         self._thread = threading.Thread(target=self._compute, name="hgclr-compute", daemon=True)
         self.start = self._thread.start
 
     def stop(self, patience: float = 5.0) -> None:
-        """Take nothing more, and wait at most so many seconds for the texts that are being computed."""
+        """Accept no more texts, and wait up to ``patience`` seconds for those that are being computed."""
         self.queue.close()
         self._tokeniser.shutdown(wait=False)
         if self._thread.is_alive():
@@ -119,10 +114,10 @@ class Engine:
         return self._thread.is_alive() and not (begun is not None and time.monotonic() - begun > STUCK)
 
     def submit(self, texts: Sequence[str], decisions: Decisions) -> PendingRequest:
-        """Queue texts; the request's future will have the answers in order.
+        """Queue texts; the request's future will hold the answers in order.
 
         Raises:
-            Problem: if there is no room for all of them; then nothing has been done for any.
+            Problem: if the queue has no room for all of them; then none is queued.
         """
         request = PendingRequest(decisions, len(texts))
         problems: dict[int, Problem] = {}
@@ -148,7 +143,7 @@ class Engine:
         started = time.perf_counter()
         try:
             tokenised = self._classifier.tokenise(list(texts.values()))
-        except Exception as error:  # whatever it is, the texts must have an answer
+        except Exception as error:  # every text needs an answer
             self.queue.drop(request)
             self._fail(request, texts, error)
             return
@@ -156,8 +151,8 @@ class Engine:
         self.queue.put([PendingText(request, place, tokens) for place, tokens in zip(texts, tokenised, strict=True)])
 
     def _compute(self) -> None:
-        # A full batch of the longest texts among them: onnxruntime keeps the memory of its largest batch, and takes it
-        # now rather than later.
+        # Warm up with one text and with a full batch of the longest texts: onnxruntime keeps the memory of its largest
+        # batch, so it is allocated here rather than under load.
         longest = self._classifier.max_length
         (tokens,) = self._classifier.tokenise(["a long text " * longest])
         for size in (1, max(1, self._budget // longest)):
@@ -171,12 +166,12 @@ class Engine:
             self._begun = None
 
     def _predict(self, batch: list[PendingText]) -> None:
-        """Predict texts together; if that fails, one by one, so that only those fail that must."""
+        """Predict texts together; if that fails, one by one, so that one bad text does not fail the others."""
         started, self._begun = time.perf_counter(), time.monotonic()
         tokenised = [entry.tokens for entry in batch]
         try:
             predicted = self._classifier.predict_batch(tokenised, [entry.request.decisions for entry in batch])
-        except Exception as error:  # whatever it is, the next batch must not suffer from it
+        except Exception as error:  # the thread must survive for the next batch
             if len(batch) == 1:
                 self._fail(batch[0].request, [batch[0].place], error)
             else:
@@ -191,7 +186,7 @@ class Engine:
             entry.request.deliver(entry.place, (prediction, probabilities))
 
     def _fail(self, request: PendingRequest, places: Collection[int], error: Exception) -> None:
-        """Answer with a problem; the error's message is not logged, because it may quote a text."""
+        """Answer texts with an error; its message is not logged, because it may quote a text."""
         frames = "".join(traceback.format_tb(error.__traceback__))
         logger.error("%d texts could not be labelled: %s\n%s", len(places), type(error).__name__, frames)
         for place in places:
@@ -199,10 +194,10 @@ class Engine:
 
 
 class BatchQueue:
-    """Hold texts, ``capacity`` at most, from their arrival until they are computed.
+    """The queue of all texts, ``capacity`` at most, from their arrival until their batch starts.
 
     Attributes:
-        length: texts admitted and not yet computed, whether they are tokenised or not.
+        length: texts in the queue, tokenised or not.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -212,25 +207,25 @@ class BatchQueue:
         self._changed = threading.Condition()
 
     def require_room(self, count: int) -> None:
-        """Raise a `Problem` if there is no room for so many texts."""
+        """Raise a `Problem` if the queue has no room for ``count`` texts."""
         if self._closed or self.length + count > self.capacity:
-            raise Problem("overloaded", f"{self.length} of at most {self.capacity} texts wait", retry_after=1)
+            raise Problem("overloaded", f"the queue holds {self.length} of {self.capacity} texts", retry_after=1)
 
     def admit(self, request: PendingRequest, count: int) -> None:
-        """Keep room for the texts of a request: for all, or for none (`Problem`)."""
+        """Reserve room for all texts of a request, or raise a `Problem`."""
         with self._changed:
             self.require_room(count)
             self.length += count
             request.waiting += count
 
     def put(self, entries: Sequence[PendingText]) -> None:
-        """Add admitted texts that are tokenised now, unless they were dropped meanwhile."""
+        """Add admitted texts after tokenising, unless their request was dropped."""
         with self._changed:
             self._ready.extend(entry for entry in entries if not entry.request.dropped)
             self._changed.notify()
 
     def drop(self, request: PendingRequest) -> int:
-        """Drop the texts of a request that still wait, and return how many."""
+        """Drop the texts of a request that still wait; return their number."""
         with self._changed:
             left, request.waiting, request.dropped = request.waiting, 0, True
             self.length -= left
@@ -239,10 +234,10 @@ class BatchQueue:
         return left
 
     def take_batch(self, tokens: int, max_wait: float) -> list[PendingText]:
-        """Return texts to compute together: the one that waits longest, and others of about its length.
+        """Return texts to compute together: the oldest, and others of similar length.
 
-        They have ``tokens`` at most, padding included; a longer text is a batch alone. While they are fewer than a
-        batch holds, the first waits up to ``max_wait`` seconds for more. A closed queue ends with an empty list.
+        A batch has at most ``tokens``, padding included, or a single longer text. While the queue cannot fill a batch,
+        the oldest text waits up to ``max_wait`` seconds for more. An empty list means that the queue is closed.
         """
         with self._changed:
             while not self._ready or (rest := self._patience(tokens, max_wait)) > 0:
@@ -263,13 +258,13 @@ class BatchQueue:
             return batch
 
     def close(self) -> None:
-        """Take no more texts, and wake the thread that waits for some."""
+        """Accept no more texts, and wake the thread that waits for a batch."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def _patience(self, tokens: int, max_wait: float) -> float:
-        """Return how many seconds the oldest text still waits for others."""
+        """Return for how many more seconds the oldest text waits for others."""
         if self._closed or sum(len(entry.tokens.ids) for entry in self._ready[:WINDOW]) >= tokens:
             return 0.0
         return self._ready[0].request.arrived + max_wait - time.monotonic()

@@ -1,4 +1,4 @@
-"""Requests, answers and errors: their form, as clients send them and as the API's description shows them."""
+"""Requests, answers and errors of the API."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from hgclr.decisions.decoding import Rule
 from hgclr.evaluation.explanation import Method
 
 MOST_PATHS = 100
-"""Paths of top-k-paths in one answer: every one costs a pass over the labels."""
+"""Limit on the paths of top-k-paths: each costs a pass over the labels."""
 EXPLAINED_LABELS = 32
-"""Labels explained in one request: every one costs a backward pass."""
+"""Limit on the labels explained in one request: each costs a backward pass."""
 LONGEST_FIELD = 64
-"""Characters of an unknown field's name that an error repeats."""
+"""Characters of a field's name that an error repeats."""
 PROBLEMS = {
-    "overloaded": (429, "Too much is under way; try again after the seconds in Retry-After."),
+    "overloaded": (429, "The service is busy; try again after the seconds in Retry-After."),
     "too_large": (413, "The body is too large."),
     "invalid": (422, "The request does not have the form described here, or exceeds a limit."),
     "unauthorised": (401, "The key is missing or wrong."),
-    "deadline": (504, "The answer took too long; the work for it was dropped."),
+    "deadline": (504, "The answer took longer than the deadline; the request was dropped."),
     "not_ready": (503, "The service is warming up, or has too many connections."),
     "not_found": (404, "There is nothing at this address."),
-    "method_not_allowed": (405, "This address has no such method."),
-    "client_gone": (499, "The client has hung up: a status for metrics and log only."),
-    "internal": (500, "Something went wrong in the service."),
+    "method_not_allowed": (405, "This address does not support the HTTP method."),
+    "client_gone": (499, "The client has disconnected; only metrics and log show this status."),
+    "internal": (500, "The service failed; its log has the cause."),
 }
 """The status of each type of problem, and when it occurs."""
 TYPES = {status: kind for kind, (status, _) in PROBLEMS.items()}
 
 
 class Problem(HTTPException):
-    """An error answer. The framework passes its own exceptions on while it reads a body, and would wrap others.
+    """An error answer; an HTTPException, because FastAPI wraps any other error that is raised while it reads a body.
 
     Args:
-        kind: decides the status.
-        message: what is wrong and, where it helps, what to do; never a text of the request.
+        kind: a key of :data:`PROBLEMS`.
+        message: the fault and, where it helps, the fix; never a text of the request.
         field: the field of the request that is wrong, such as ``texts.3``.
         retry_after: seconds after which to try again.
     """
@@ -56,7 +56,7 @@ class Problem(HTTPException):
 
 
 def error_json(kind: str, message: str, field: str | None = None) -> dict[str, Any]:
-    """Return an error as JSON; a lone surrogate in a name that a client made up becomes a question mark."""
+    """Return an error as JSON; a lone surrogate from the client becomes a question mark."""
     error = {"type": kind, "message": message}
     if field is not None:
         error["field"] = field if len(field) <= LONGEST_FIELD else field[:LONGEST_FIELD] + "…"
@@ -66,37 +66,37 @@ def error_json(kind: str, message: str, field: str | None = None) -> dict[str, A
 def error_answer(
     scope: Scope, kind: str, message: str, field: str | None = None, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return the answer to a request that went wrong, and leave the type for the metrics."""
+    """Return an error answer, and store its type in the scope for the metrics."""
     scope.setdefault("state", {})["problem"] = kind
     return JSONResponse(error_json(kind, message, field), PROBLEMS[kind][0], headers)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer with a `Problem`, or with an error of the framework: no such address, no such method."""
+    """Answer a `Problem`, or an error of the framework such as an unknown address or method."""
     if isinstance(error, Problem):
         return error_answer(request.scope, error.kind, error.detail, error.field, error.headers)
-    assert isinstance(error, HTTPException)  # what this is registered for
+    assert isinstance(error, HTTPException)  # registered for it only
     kind = TYPES.get(error.status_code, "invalid" if error.status_code < 500 else "internal")
     return error_answer(request.scope, kind, error.detail, headers=error.headers)
 
 
 async def on_invalid(request: Request, error: Exception) -> JSONResponse:
-    """Answer a request of the wrong form; of several faults with the first."""
-    assert isinstance(error, RequestValidationError)  # what this is registered for
+    """Answer an invalid request with its first fault."""
+    assert isinstance(error, RequestValidationError)  # registered for it only
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part != "body"]
     return error_answer(request.scope, "invalid", first["msg"], ".".join(place) or None)
 
 
 def _string(value: Any) -> str:
-    """Take any string; pydantic's own check would refuse a whole request for a lone surrogate in one text."""
+    """Accept any string; pydantic would reject the whole request for a lone surrogate in one text."""
     if not isinstance(value, str):
         raise PydanticCustomError("string_type", "Input should be a string")
     return value
 
 
 def _whole(value: Any) -> Any:
-    """Take 3.0 as 3: JSON does not tell them apart."""
+    """Accept 3.0 as 3: JSON has one type for both."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -106,7 +106,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class PredictRequest(BaseModel):
-    """Texts to label; the model's decisions are the default."""
+    """Texts to label; by default with the model's decisions."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -120,8 +120,7 @@ class PredictRequest(BaseModel):
     threshold: Share | None = Field(default=None, description="Probability above which a label is predicted.")
     paths: Paths | None = Field(default=None, description="How many paths top-k-paths predicts.")
     abstain_below: Share | None = Field(
-        default=None,
-        description="Stop at the parent of a label less probable than this; the label is listed as abstained.",
+        default=None, description="Abstain from labels less probable than this: the path stops at the parent."
     )
     probabilities: bool = Field(default=False, description="Also return the probability of every label.")
 
@@ -133,7 +132,7 @@ class PredictRequest(BaseModel):
 
 
 class ExplainRequest(BaseModel):
-    """A text whose labels are to be explained."""
+    """A text with the labels to explain."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -141,22 +140,22 @@ class ExplainRequest(BaseModel):
     labels: Annotated[list[str], Field(min_length=1, max_length=EXPLAINED_LABELS)] | None = Field(
         default=None, description="Ids of the labels to explain; by default the predicted ones."
     )
-    method: Method = Field(default="auto", description="One of the model's methods; auto takes the first of them.")
+    method: Method = Field(default="auto", description="One of the model's methods; auto is the first of them.")
     keep: float = Field(
-        default=0.3, gt=0, le=1, description="Share of the words that is kept to see whether they alone suffice."
+        default=0.3, gt=0, le=1, description="Share of the words to keep in the test whether they alone suffice."
     )
 
 
 class ErrorDetail(BaseModel):
-    """What is wrong."""
+    """The error of a request or of one text."""
 
     type: Annotated[str, Field(json_schema_extra={"enum": list(PROBLEMS)})]
     message: str
-    field: str = Field(default="", description="The field of the request that is wrong, where it is one.")
+    field: str = Field(default="", description="The field of the request that is wrong.")
 
 
 class ErrorAnswer(BaseModel):
-    """The answer to a request, or to one text of it, that went wrong."""
+    """The answer to a request, or to one of its texts, that failed."""
 
     error: ErrorDetail
 
@@ -173,14 +172,14 @@ class TextAnswer(BaseModel):
     """The labels of a text, parents before their children."""
 
     labels: list[LabelAnswer]
-    abstained: list[LabelAnswer] = Field(description="Labels held back because they are less than abstain_below.")
+    abstained: list[LabelAnswer] = Field(description="Labels withheld because they are less than abstain_below.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
-    note: str = Field(default="", description="Why there is no label, where the text is empty or blank.")
+    note: str = Field(default="", description="The reason why an empty or blank text has no label.")
     probabilities: dict[str, Share] = Field(default={}, description="By label id, if the request asks for them.")
 
 
 class PredictAnswer(BaseModel):
-    """The labels of all texts, in their order; a text that cannot be labelled has an error in its place."""
+    """The labels of all texts, in order; a text that cannot be labelled has an error in its place."""
 
     predictions: list[TextAnswer | ErrorAnswer]
     seconds: float = Field(ge=0, description="From the request's arrival to its answer.")
@@ -194,8 +193,8 @@ class ExplainAnswer(BaseModel):
     words: list[dict[str, str | int]] = Field(description="Each word with start and stop, counted in code points.")
     words_not_read: int
     labels: list[dict[str, Any]] = Field(
-        description="Each label with id, path, probability and status; relevance of each word; kept, the words that"
-        " speak most for it, by index; and its probability with only these words, as many random ones, or the others."
+        description="Each label with id, path, probability and status; relevance of each word; kept, the indices of the"
+        " most relevant words; and its probability with these words only, as many random ones, or the others."
     )
     keep: float
     stability: dict[str, Any] = Field(description="The labels lost and gained with the kept words alone.")
@@ -211,8 +210,7 @@ class ModelAnswer(BaseModel):
     backend: Literal["torch", "onnx"]
     decisions: dict[str, Any] = Field(description="The content of decisions.json.")
     limits: dict[str, int] = Field(
-        description="Limits of a request, the texts that may wait, and texts times labels of a request that asks for"
-        " all probabilities."
+        description="Limits of a request, of the queue, and of texts times labels with all probabilities."
     )
     explain: list[str] = Field(description="Methods of explanation, the best first.")
     version: str

@@ -1,4 +1,4 @@
-"""Around every request: its id, count and log line, the key, limits on its body, and strict JSON."""
+"""Middleware of every request: id, metrics and log line, the key, limits on the body, and strict JSON."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from hgclr.serving.monitoring import ACCESS, Metrics
 logger = logging.getLogger(__name__)
 access = logging.getLogger(ACCESS)
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""Ids that are fit for headers and logs."""
+"""Request ids that are safe in headers and logs."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""Headers of every answer that does not set them itself."""
+"""Default headers of every answer."""
 PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""Answered without the key: orchestrators and Prometheus ask for them, and they show no texts and no labels."""
+"""Paths that need no key: orchestrators and Prometheus ask for them, and they show no texts and no labels."""
 CHALLENGE = 'Basic realm="hgclr", charset="UTF-8", Bearer realm="hgclr"'
 BODIES_HELD = 16
-"""Bodies of the largest size that are held in memory at a time."""
+"""Limit on the memory for bodies, in bodies of the largest size."""
 MOST_FIELDS = 16
-"""Fields of a request, more than any has: pydantic would collect an error for each unknown one."""
+"""Limit on the fields of a request, above any valid one: pydantic collects an error for each unknown field."""
 
 
 class RequestLog:
@@ -72,12 +72,12 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, send_with_headers)
-        except Exception as error:  # the last place where it can become an answer
-            # Not its message, which may quote a text.
+        except Exception as error:  # the outermost layer: the client needs an answer
+            # The message is not logged, because it may quote a text.
             frames = "".join(traceback.format_tb(error.__traceback__))
             logger.error("request %s: %s\n%s", name, type(error).__name__, frames)
             if not status:
-                answer = error_answer(scope, "internal", "something went wrong in the service")
+                answer = error_answer(scope, "internal", f"the service failed; its log has request {name}")
                 await answer(scope, receive, send_with_headers)
         finally:
             seconds, endpoint = time.monotonic() - started, getattr(scope.get("route"), "path", "other")
@@ -90,10 +90,9 @@ class RequestLog:
 
 
 class KeyCheck:
-    """Answer 401 to everybody without the key, on every path but :data:`PUBLIC_PATHS`.
+    """Answer 401 to requests without the key, except on :data:`PUBLIC_PATHS`.
 
-    Programs send it as ``Authorization: Bearer KEY``. In a browser, which asks for a name and a password, it is the
-    password, with any name.
+    Programs send ``Authorization: Bearer KEY``. In a browser, the key is the password, with any user name.
     """
 
     def __init__(self, app: ASGIApp, *, key: str) -> None:
@@ -104,10 +103,10 @@ class KeyCheck:
             await self._app(scope, receive, send)
             return
         headers = {"WWW-Authenticate": CHALLENGE}
-        await error_answer(scope, "unauthorised", "this service needs a key", headers=headers)(scope, receive, send)
+        await error_answer(scope, "unauthorised", "send the key of this service", headers=headers)(scope, receive, send)
 
     def _has_key(self, scope: Scope) -> bool:
-        """Compare the key in a time that does not depend on how much of it is right."""
+        """Return whether a request has the key, by a comparison in constant time."""
         scheme, _, credentials = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
         if scheme.lower() == b"basic":
             try:
@@ -120,10 +119,7 @@ class KeyCheck:
 
 
 class BodyLimit:
-    """Limit the bytes of each body and of all together, and the seconds a body may take.
-
-    Bytes are counted as they come, whatever the header says.
-    """
+    """Limit the bytes of each body and of all bodies, counted on arrival, and the seconds that a body may take."""
 
     def __init__(self, app: ASGIApp, *, limit: int, deadline: float) -> None:
         self._app, self._limit, self._deadline = app, limit, deadline
@@ -147,7 +143,7 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(0.0, end - time.monotonic()))
             except TimeoutError:
-                raise Problem("deadline", "the body did not come in time") from None
+                raise Problem("deadline", "the body did not arrive before the deadline") from None
             complete = not message.get("more_body", False)
             more = len(message.get("body", b""))
             size += more
@@ -167,7 +163,7 @@ class BodyLimit:
 def strict_route(before: Callable[[Request], None], most: int) -> type[APIRoute]:
     """Return a class of routes that parse bodies with :func:`read_json`, with lists of at most ``most`` entries.
 
-    ``before`` is called before the body is read, so that it costs little to refuse a request.
+    ``before`` is called before the body is read, to reject a request cheaply.
     """
 
     class StrictRequest(Request):
@@ -190,19 +186,19 @@ def strict_route(before: Callable[[Request], None], most: int) -> type[APIRoute]
 def read_json(body: bytes, most: int) -> Any:
     """Return the content of a body.
 
-    Fields and entries are counted before pydantic checks them: it collects an error for every one that is wrong. A lone
-    surrogate in a value is let through: it is a fault of one text, not of all.
+    Fields and entries are counted here, because pydantic collects an error for every wrong one. A lone surrogate in a
+    value passes: it is a fault of one text, not of the request.
 
     Raises:
-        Problem: if it is not JSON, has NaN or an infinity, is nested too deeply or has a number of thousands of digits;
-            if it has more fields than any request, or one of them more than ``most`` entries.
+        Problem: if the body is not JSON, has NaN or an infinity, is nested too deeply, has a number of thousands of
+            digits, more than ``MOST_FIELDS`` fields, or a field with more than ``most`` entries.
     """
 
     def refuse_constant(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     def check_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if not all(name.isascii() for name, _ in pairs):  # all of ours are; and an answer must be able to quote it
+        if not all(name.isascii() for name, _ in pairs):  # all known names are
             raise ValueError("unknown field")
         return dict(pairs)
 
@@ -210,12 +206,12 @@ def read_json(body: bytes, most: int) -> Any:
         value = json.loads(body.decode("utf-8"), parse_constant=refuse_constant, object_pairs_hook=check_names)
     except RecursionError:
         raise Problem("invalid", "the JSON is nested too deeply") from None
-    except ValueError as error:  # not UTF-8, not JSON, refused above, or an integer of more digits than Python reads
+    except ValueError as error:  # not UTF-8, not JSON, rejected above, or an integer of more digits than Python reads
         raise Problem("invalid", f"the body is not JSON: {error}") from None
     if isinstance(value, dict):
         if len(value) > MOST_FIELDS:
-            raise Problem("invalid", f"the request has {len(value)} fields, more than there are")
+            raise Problem("invalid", f"the request has {len(value)} fields, more than {MOST_FIELDS}")
         for name, entries in value.items():
             if isinstance(entries, list) and len(entries) > most:
-                raise Problem("invalid", f"{len(entries)} entries are more than {most}", field=name)
+                raise Problem("invalid", f"the list has {len(entries)} entries, more than {most}", field=name)
     return value

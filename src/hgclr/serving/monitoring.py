@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, and a log that repeats no fault more than once a second."""
+"""Metrics for Prometheus, and a log that shows each fault at most once a second."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable for a folder in which several processes keep their metrics; the library reads it, too."""
+"""Environment variable with the folder in which workers share their metrics; prometheus_client reads it, too."""
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 ACCESS = "hgclr.serving.access"
-"""The log of requests, a line each: id, method, endpoint, status, milliseconds, number of texts. Never a text."""
+"""The log of requests, one line each: id, method, endpoint, status, milliseconds, number of texts; never a text."""
 QUIET = 1.0
-"""Seconds for which a fault that has been logged is not logged again."""
+"""Seconds after which a fault may be logged again."""
 
 logger = logging.getLogger(__name__)
 
 
 class _AllProcesses(Collector):
-    """The metrics of all workers: totals of all that ever ran, gauges of those that are alive."""
+    """The metrics of all workers: totals include dead workers, gauges do not."""
 
     def collect(self) -> Iterable[Metric]:
         files = [str(file) for file in Path(os.environ[SHARED_FOLDER]).glob("*.db") if self._counts(file)]
@@ -37,7 +37,7 @@ class _AllProcesses(Collector):
 
     @staticmethod
     def _counts(file: Path) -> bool:
-        """Tell whether a file has content, and is not a gauge of a dead worker."""
+        """Return whether a file has content and is not a gauge of a dead worker."""
         try:
             if file.name.startswith("gauge_live"):
                 os.kill(int(file.stem.rpartition("_")[2]), 0)
@@ -47,9 +47,9 @@ class _AllProcesses(Collector):
 
 
 class Metrics:
-    """The metrics of one service, in a separate registry; with a shared folder they are those of all workers.
+    """The metrics of one service, in a separate registry; with a shared folder, those of all workers.
 
-    Their labels are routes, statuses, types and reasons that the code lists, never anything that a client sends.
+    Metric labels are routes, statuses, types and reasons from the code, never content from a client.
     """
 
     def __init__(self, version: str, backend: str) -> None:
@@ -57,13 +57,13 @@ class Metrics:
         ProcessCollector(registry=registry)
         self._watched: list[tuple[Gauge, Callable[[], float]]] = []
         names = ("version", "backend")
-        info = Gauge("hgclr_info", "What is served.", names, registry=registry, multiprocess_mode="livemax")
+        info = Gauge("hgclr_info", "Version and backend.", names, registry=registry, multiprocess_mode="livemax")
         info.labels(version, backend).set(1)
         self.requests = Counter("hgclr_requests", "Answers.", ("endpoint", "status"), registry=registry)
         self.request_seconds = Histogram(
             "hgclr_request_seconds", "From arrival to answer.", ("endpoint",), registry=registry, buckets=SECONDS
         )
-        self.errors = Counter("hgclr_errors", "Requests and texts that went wrong.", ("type",), registry=registry)
+        self.errors = Counter("hgclr_errors", "Requests and texts that failed.", ("type",), registry=registry)
         self.texts = Counter("hgclr_texts", "Texts labelled.", registry=registry)
         self.dropped = Counter(
             "hgclr_dropped_texts", "Texts dropped before they were computed.", ("reason",), registry=registry
@@ -82,7 +82,7 @@ class Metrics:
         )
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value :meth:`refresh` asks for; over several processes it is the sum."""
+        """Add a gauge that :meth:`refresh` updates; workers are summed."""
         gauge = Gauge(f"hgclr_{name}", description, registry=self.registry, multiprocess_mode="livesum")
         self._watched.append((gauge, value))
 
@@ -100,7 +100,7 @@ class Metrics:
 
 
 def start_log(stream: TextIO | None = None, *, requests: bool = False) -> None:
-    """Write the log of the service and its server to a stream (standard error), a line each with its time (UTC).
+    """Write the log of the service and of uvicorn to a stream (default: standard error), with times in UTC.
 
     ``requests`` adds a line for each request.
     """
@@ -119,7 +119,7 @@ def start_log(stream: TextIO | None = None, *, requests: bool = False) -> None:
 
 
 class SameFault(logging.Filter):
-    """Log a fault, which is a line of code, at most once a second; its next line has the number of those left out."""
+    """Log each line of code's warnings at most once a second; the next one counts the skipped ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,12 +135,12 @@ class SameFault(logging.Filter):
             return False
         self._logged[fault] = now, 0
         if left_out:
-            record.msg, record.args = f"({left_out} more of these meanwhile) {record.getMessage()}", ()
+            record.msg, record.args = f"({left_out} more of these in between) {record.getMessage()}", ()
         return True
 
 
 def log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error of the event loop in a line, without the error's message, which may quote a text."""
+    """Log an error of the event loop in one line, without the error's message, which may quote a text."""
     error = context.get("exception")
     kind = error.strerror if isinstance(error, OSError) else type(error).__name__
     logger.error("%s: %s", context["message"], kind)

@@ -1,4 +1,4 @@
-"""The server around the application: uvicorn with our limits, in one process or in several workers."""
+"""The server: uvicorn with our limits, in one process or in several workers."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than proxies keep theirs, so that they never use a closed one."""
+"""Seconds that an idle connection stays open: longer than in common proxies, so that they never use a closed one."""
 HEAD_SECONDS = 20.0
-"""Seconds that the head of a connection's first request may take."""
+"""Seconds for the headers of a connection's first request."""
 UNREAD_SECONDS = 60
-"""Seconds after which a client that reads nothing of its answer is cut off."""
+"""Seconds after which a client that does not read its answer is disconnected."""
 HUNG = 60
-"""Seconds without a sign of life after which a worker is replaced. Until it has imported its modules it gives none."""
+"""Seconds without a heartbeat after which a worker is replaced; heartbeats start after a worker's imports."""
 OTHER_FILES = 128
-"""Files that the process may need besides its connections."""
+"""Open files of the process besides its connections."""
 THREADS = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS")
 """Environment variables for the threads of torch and onnxruntime, and of the tokenizer."""
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's connection, closed if no request comes.
+    """uvicorn's connection, closed if no request arrives.
 
-    uvicorn limits only the pause after a request. A new connection that sends nothing, or one byte of a head now and
-    then, would stay open for ever.
+    uvicorn only limits the pause after a request: a new connection that sends nothing would stay open for ever.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -55,7 +54,7 @@ class TimedProtocol(H11Protocol):
         self.loop.call_later(HEAD_SECONDS, self._close_without_request, None)
 
     def _close_without_request(self, last: object) -> None:
-        """Close the connection if it has had no request since the ``last`` one and none is being answered."""
+        """Close the connection if no request has arrived since the ``last`` one and none is being answered."""
         if self.transport.is_closing():
             return
         if self.cycle is None or (self.cycle is last and self.cycle.response_complete):
@@ -67,7 +66,7 @@ class TimedProtocol(H11Protocol):
 class Supervisor(Multiprocess):
     """uvicorn's supervisor, which closes its copy of the listener before it stops the workers.
 
-    Otherwise new connections would wait, unanswered, until the last worker has finished its requests.
+    Otherwise new connections would wait unanswered until the last worker has finished.
     """
 
     def terminate_all(self) -> None:
@@ -77,21 +76,21 @@ class Supervisor(Multiprocess):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 lets the system choose one.
+    """Return a listening socket; with port 0 the system chooses the port.
 
     Raises:
-        InputError: if the address is not this machine's or is taken.
+        InputError: if the address belongs to another machine or is in use.
     """
     try:
         (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         made = socket.create_server(address[:2], family=family, backlog=2048)  # as uvicorn does
     except OSError as error:
         raise InputError(
-            f"cannot listen on {host}:{port}: {error.strerror}", remedy="choose another with --host and --port"
+            f"cannot listen on {host}:{port}: {error.strerror}", remedy="choose another address with --host and --port"
         ) from None
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # accepted connections inherit it
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
-    # asyncio turns Nagle's algorithm off only for sockets that say that they are TCP.
+    # asyncio turns Nagle's algorithm off only for sockets with the protocol set to TCP.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
 
 
@@ -103,7 +102,7 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=settings.grace,
-        access_log=False,  # ours has more, and never a text
+        access_log=False,  # hgclr.serving.access replaces it
         log_config=None,
         server_header=False,
         proxy_headers=False,
@@ -114,10 +113,10 @@ def server_config(app: FastAPI | Callable[[], FastAPI], settings: Settings, **op
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let this process, and its workers, open files for twice as many connections, if the system allows it."""
+    """Raise the limit on open files to twice the connections, as far as the system allows."""
     try:
         import resource
-    except ImportError:  # this system has no such limit
+    except ImportError:  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * connections + OTHER_FILES
@@ -131,17 +130,17 @@ def run(app: FastAPI, listener: socket.socket) -> None:
     """Serve an application of :func:`~hgclr.serving.app.create_app` until SIGTERM or Ctrl-C."""
     settings = app.state.service.settings
     raise_file_limit(settings.max_connections)
-    # uvicorn raises the signal again once it has stopped; with the default handler the exit code would not be 0.
+    # uvicorn raises the signal again after it has stopped; the default handler would make the exit code nonzero.
     signal.signal(signal.SIGTERM, lambda *_: None)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(server_config(app, settings)).run(sockets=[listener])
 
 
 def run_workers(app: Callable[[], FastAPI], settings: Settings, listener: socket.socket, count: int) -> None:
-    """Let ``count`` processes, each with the model in memory, share a listener until SIGTERM or Ctrl-C.
+    """Serve with ``count`` workers, each with the model in memory, until SIGTERM or Ctrl-C.
 
-    uvicorn supervises them: a worker that dies or hangs is replaced. The cores are divided among them, unless the
-    environment sets how many threads each has. ``app``, such as a partial of :func:`worker_app`, is pickled.
+    uvicorn replaces a worker that dies or hangs. The workers share the cores equally, unless the environment sets the
+    number of threads. ``app``, such as a partial of :func:`worker_app`, is pickled.
 
     Raises:
         InputError: if a worker cannot load the model.
@@ -161,13 +160,13 @@ def run_workers(app: Callable[[], FastAPI], settings: Settings, listener: socket
         finally:
             del os.environ[SHARED_FOLDER]
     if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
-        raise InputError("no worker can serve the model", remedy="the reason is logged above")
+        raise InputError("the workers cannot load the model", remedy="see the error in the log above")
 
 
 def worker_app(
     load: Callable[[], HierarchicalClassifier], settings: Settings, name: str, *, level: int, log_requests: bool
 ) -> FastAPI:
-    """Return the application of one worker, and set up its log."""
+    """Set up the log of a worker, and return its application."""
     logging.getLogger("hgclr").setLevel(level)
     start_log(requests=log_requests)
     from hgclr.serving.app import create_app
@@ -176,5 +175,5 @@ def worker_app(
         return create_app(load(), settings, name=name, supervised=True)
     except HGCLRError as error:
         logger.error("%s", error)
-        time.sleep(1)  # the supervisor waits until HUNG for a sign of life that a process does not give while it ends
-        os._exit(STARTUP_FAILURE)  # the supervisor starts no other
+        time.sleep(1)  # a heartbeat first: the supervisor waits HUNG seconds for one that an ending process never sends
+        os._exit(STARTUP_FAILURE)  # tells the supervisor not to start another worker

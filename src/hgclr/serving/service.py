@@ -1,4 +1,4 @@
-"""A model being served: its settings, its threads, its metrics, and whether it takes requests."""
+"""The service behind the endpoints: settings, threads, metrics and state."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 CACHED_DECISIONS = 64
-"""Decisions that are kept: clients ask for few different ones, and texts with the same ones are decided together."""
+"""Size of the cache of decisions: texts with the same object are decided together."""
 MOST_EXPLANATIONS = 8
-"""Explanations under way and waiting; one by occlusion is as much work as a text for each of its words."""
+"""Limit on explanations, running and waiting; occlusion computes the text once for each of its words."""
 KEY, KEY_FILE = "HGCLR_API_KEY", "HGCLR_API_KEY_FILE"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits and waiting times of a service.
+    """Limits and timeouts of a service.
 
     Args:
-        max_queue: texts that may wait; a request beyond that is refused with 429.
-        batch_tokens: tokens computed at a time, padding included; the backend has a default.
-        max_wait: seconds that a text waits at most for others to share its batch, while nothing is computed.
-        deadline: seconds after which a request is answered with 504 and its texts are dropped.
-        body_bytes: size of a request's body.
+        max_queue: texts in the queue; a request beyond that gets 429.
+        batch_tokens: tokens in a batch, padding included; None is the backend's default.
+        max_wait: seconds for which the oldest text waits for others to fill its batch.
+        deadline: seconds after which a request gets 504 and its texts are dropped.
+        body_bytes: bytes in a request's body.
         texts_per_request: texts in one request.
         characters_per_text: characters in one text.
-        grace: seconds that requests under way have to finish in when the service stops.
-        max_connections: open connections; while there are more, requests are answered with 503.
-        hosts: host names, besides those of this machine, that requests may be for; None allows any.
-        key: the key that clients must send; None lets everybody in.
+        grace: seconds for running requests to finish when the service stops.
+        max_connections: open connections; requests beyond that get 503.
+        hosts: allowed values of the Host header besides this machine's names; None allows any.
+        key: the key that clients must send; None needs no key.
 
     Raises:
-        InputError: if a limit lets nothing through, or the queue cannot hold the texts of one request.
+        InputError: if a limit is not positive, or the queue cannot hold the texts of one request.
     """
 
     max_queue: int = 1024
@@ -75,7 +75,7 @@ class Settings:
         for setting in fields(self):
             value, least = getattr(self, setting.name), 0 if setting.name in ("max_wait", "grace") else 1e-9
             if isinstance(value, int | float) and not value >= least:
-                raise InputError(f"{setting.name} is {value}", remedy="give a larger number")
+                raise InputError(f"{setting.name} is {value}", remedy="set a larger number")
         if self.texts_per_request > self.max_queue:
             raise InputError(
                 f"the queue holds {self.max_queue} texts, fewer than the {self.texts_per_request} of one request",
@@ -83,11 +83,11 @@ class Settings:
             )
         for host in self.hosts or ():
             if host != "*" and "*" in host.removeprefix("*."):
-                raise InputError(f"{host!r} is not a host name", remedy="write *.example.com to allow all below it")
+                raise InputError(f"{host!r} is not a host name", remedy="write *.example.com for all its subdomains")
 
 
 def read_key(environment: Mapping[str, str]) -> str | None:
-    """Return the key from the environment, or from the file that it names; None if there is neither."""
+    """Return the key from HGCLR_API_KEY, or from the file in HGCLR_API_KEY_FILE; None if neither is set."""
     given, file = environment.get(KEY), environment.get(KEY_FILE)
     if given is not None and file is not None:
         raise InputError(f"both {KEY} and {KEY_FILE} are set", remedy="set one of them")
@@ -102,18 +102,17 @@ def read_key(environment: Mapping[str, str]) -> str | None:
         raise InputError(
             "the key is empty, or has a character that is not printable ASCII",
             path=file,
-            remedy="make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            remedy="create one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
         )
     return given
 
 
 class Service:
-    """Everything behind the endpoints.
+    """A model with its engine, explanations and metrics.
 
     Attributes:
-        decisions: returns the model's decisions with the changes of a request; see
-            :meth:`~hgclr.decisions.settings.Decisions.changed`.
-        methods: methods of explanation that the model has, the best first.
+        decisions: cached :meth:`~hgclr.decisions.settings.Decisions.changed` of the model's decisions.
+        methods: methods of explanation that the model supports, the best first.
     """
 
     def __init__(self, classifier: HierarchicalClassifier, settings: Settings, name: str) -> None:
@@ -132,33 +131,33 @@ class Service:
         self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
         differentiable = isinstance(classifier.backend, TorchBackend)
         self.methods: list[Method] = ["integrated", "occlusion"] if differentiable else ["occlusion"]
-        self.metrics.watch("queue_texts", "Texts that wait.", lambda: self.engine.queue.length)
-        self.metrics.watch("explanations", "Explanations under way or waiting.", lambda: len(self.explanations))
-        self.metrics.watch("ready", "Processes that take requests.", lambda: self.state == "ready")
+        self.metrics.watch("queue_texts", "Texts in the queue.", lambda: self.engine.queue.length)
+        self.metrics.watch("explanations", "Explanations, running or waiting.", lambda: len(self.explanations))
+        self.metrics.watch("ready", "Processes that accept requests.", lambda: self.state == "ready")
 
     @property
     def state(self) -> Literal["ready", "warming up", "broken"]:
-        """Whether requests are taken, or why they are not."""
+        """``ready`` if the service accepts requests."""
         if not self.engine.alive:
             return "broken"
         return "ready" if self.engine.warm.is_set() else "warming up"
 
     def require_ready(self) -> None:
-        """Raise a `Problem` if requests cannot be served now."""
+        """Raise a `Problem` unless the service accepts requests."""
         if self.state != "ready":
             raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
 
     async def watch(self, *, supervised: bool) -> None:
         """Refresh the gauges once a second.
 
-        A ``supervised`` worker that is broken also ends, so that it is replaced: /livez may ask another one. One whose
-        supervisor has died stops, so that it does not keep the port.
+        A broken ``supervised`` worker exits, to be replaced: /livez may reach another worker. One whose supervisor has
+        died stops, to free the port.
         """
         supervisor = multiprocessing.parent_process()
         while True:
             self.metrics.refresh()
             if supervised and self.state == "broken":
-                logger.error("a thread of this worker has ended or hangs")
+                logger.error("a thread of this worker has ended or hangs; the worker exits")
                 os._exit(1)
             if supervised and supervisor is not None and not supervisor.is_alive():
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -168,15 +167,15 @@ class Service:
     def explain(
         self, text: str, labels: Sequence[str] | None, method: Method, keep: float
     ) -> tuple[Future[dict[str, Any]], Callable[[], object]]:
-        """Explain a text, one at a time beside the predictions; return the JSON to come, and a function that drops it.
+        """Queue an explanation; return a future of its JSON, and a function that drops it.
 
-        The work for a dropped explanation ends before the model's next pass.
+        A dropped explanation stops before the model's next pass.
 
         Raises:
-            Problem: if too many wait.
+            Problem: if too many explanations wait.
         """
         if len(self.explanations) >= MOST_EXPLANATIONS:
-            raise Problem("overloaded", "too many explanations wait", retry_after=1)
+            raise Problem("overloaded", f"{MOST_EXPLANATIONS} explanations already wait", retry_after=1)
         unwanted = threading.Event()
 
         def check_wanted() -> None:
@@ -200,10 +199,10 @@ class Service:
         await asyncio.to_thread(self.engine.stop)
 
     async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:
-        """Return a result when it is there; call ``drop`` with the reason if nobody waits for it any more.
+        """Wait for a result and return it; call ``drop`` with the reason if the wait ends without one.
 
         Raises:
-            Problem: if the deadline has passed, or the client has hung up.
+            Problem: if the deadline has passed, or the client has disconnected.
         """
 
         async def disconnect() -> None:
@@ -213,7 +212,7 @@ class Service:
         left = request.state.arrived + self.settings.deadline - time.monotonic()
         result: asyncio.Future[Any] = asyncio.wrap_future(future)
         gone: asyncio.Future[Any] = asyncio.ensure_future(disconnect())
-        reason: Reason = "shutdown"  # unless something else ends the waiting
+        reason: Reason = "shutdown"  # if this coroutine is cancelled
         try:
             await asyncio.wait({result, gone}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
             if result.done():
@@ -225,5 +224,5 @@ class Service:
                 drop(reason)
                 result.cancel()
         if reason == "client_gone":
-            raise Problem("client_gone", "the client has hung up")
+            raise Problem("client_gone", "the client has disconnected")
         raise Problem("deadline", f"no answer within {self.settings.deadline:g} seconds", retry_after=1)

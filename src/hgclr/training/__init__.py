@@ -1,6 +1,6 @@
 """Training: settings, the recipe, fitting in memory, the trainer, runs from a folder.
 
-Names are imported when they are first used, so that settings can be read without torch.
+Names are imported on first use, so that settings can be read without torch.
 """
 
 from __future__ import annotations

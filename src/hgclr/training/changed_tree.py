@@ -1,4 +1,4 @@
-"""Continue training with a changed label tree: carry a model's weights over to the labels of the new tree."""
+"""Continue training with a changed label tree: transfer a model's weights to the labels of the new tree."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ from hgclr.training.settings import RunConfig
 
 logger = logging.getLogger(__name__)
 SURVEYED = 128
-"""Training documents that a model reads to set the biases of new labels."""
+"""Number of training documents used to set the biases of new labels."""
 BATCH = 16
-"""Texts of a batch."""
 
 
 def changed_model(
@@ -37,9 +36,9 @@ def changed_model(
     tree: Taxonomy,
     documents: Iterable[Document],
 ) -> HierarchicalPreTrainedModel:
-    """Carry a model over to another label tree, and write the changes to ``label-changes.json``.
+    """Return a model for another label tree, and write the changes to ``label-changes.json``.
 
-    ``documents`` are those that the model will be trained on, with labels of the new tree.
+    ``documents`` are the training documents, with labels of the new tree.
     """
     old, file = model.config.taxonomy, run.model.label_changes
     changes = compare(old, tree, None if file is None else read_changes(local(file), old, tree))
@@ -49,14 +48,14 @@ def changed_model(
     if rank() == 0:
         write_json(record, changes.to_json())
     if changes:
-        logger.warning("the label tree is not the one of the model: %s (%s has all)", changes.summary(), record)
+        logger.warning("the data and the model have different label trees: %s (all in %s)", changes.summary(), record)
     else:
-        logger.info("the data has the model's label tree in another order")
+        logger.info("the data and the model have the same labels in another order")
     return carried
 
 
 def survey(documents: Iterable[Document], labels: int, seed: int) -> tuple[Tensor, list[str]]:
-    """Return :func:`~hgclr.training.fitting.base_rates`, (K,), and a sample of the texts that the seed decides."""
+    """Return :func:`~hgclr.training.fitting.base_rates`, (K,), and a random sample of the texts."""
     chosen = random.Random(seed)
     counts, number = torch.zeros(labels), 0
     texts: list[str] = []
@@ -78,18 +77,18 @@ def carry_over(
     rates: Tensor,
     texts: Sequence[str],
 ) -> HierarchicalPreTrainedModel:
-    """Return a model for the new tree; the encoder and all that does not depend on the labels is shared, not copied.
+    """Return a model for the new tree; it shares the encoder and all weights that do not depend on the labels.
 
-    Every label keeps its entries. A merged label has the mean of its labels' entries, the parts of a split one have
-    copies, a new one those of its parent, and its name's tokens. In HiAGM, where labels exchange messages, a new label
-    starts with messages of 0. So adding labels changes no logit of another label.
+    Existing labels keep their weights. A merged label gets the mean of its labels' weights, the parts of a split label
+    get copies, and a new label gets its parent's weights and the tokens of its name. In HiAGM, where labels exchange
+    messages, a new label starts with messages of 0. So adding labels changes no logit of another label.
 
-    Then ``start_labels`` of the model improves on that, and biases of new, merged and split labels are set by the
-    training documents: by how often each label occurs in them, ``rates``, (K',), and by some of their texts.
+    Then ``start_labels`` of the model refines new labels, and the biases of new, merged and split labels are set from
+    the labels' frequencies in the training documents, ``rates``, (K',), and a sample of their texts.
     """
     if not any(changes.sources):
         raise InputError(
-            f"none of the model's {len(changes.old):,} labels is among the {len(changes.new):,} of the data",
+            f"the model ({len(changes.old):,} labels) and the data ({len(changes.new):,} labels) share no label",
             remedy="map labels in model.label_changes (--changes FILE), or train a new model without --from",
         )
     names = name_tokens(changes.new.names, tokenizer)
@@ -101,8 +100,8 @@ def carry_over(
             continue
         if carried[name].shape != target.shape:
             raise InputError(
-                f"{name} of {type(model).__name__} cannot be carried over to another label tree",
-                remedy="train a new model, without --from",
+                f"{name} of {type(model).__name__} cannot be transferred to another label tree",
+                remedy="train a new model without --from",
             )
         target.copy_(carried[name])
     new.start_labels(changes, tokenizer, rates)
@@ -118,10 +117,10 @@ def _set_biases(
     rates: Tensor,
     texts: Sequence[str],
 ) -> None:
-    """Set the biases of new, merged and split labels so that on average each is as probable as it is frequent.
+    """Set the biases of new, merged and split labels so that each label's mean probability equals its frequency.
 
-    b_n solves ``mean of sigmoid(logit_n(x) + b_n) over texts x = rate_n``: where the gradient of the cross-entropy by
-    the bias is 0, whatever the row is, so that the first steps of training need not find out that a label is rare.
+    b_n solves ``mean of sigmoid(logit_n(x) + b_n) over texts x = rate_n`` by bisection. There the gradient of the
+    cross-entropy by the bias is 0, so training need not first learn that a label is rare.
     """
     unsure = {*changes.added, *(new for _, new in changes.merged), *(new for _, part in changes.split for new in part)}
     if not unsure:
@@ -140,7 +139,7 @@ def _set_biases(
 def _logits(
     model: HierarchicalPreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], labels: Tensor
 ) -> Tensor:
-    """Return the logits of some labels without dropout, (N, n), texts in order of their length."""
+    """Return the logits of ``labels`` without dropout, (N, n), texts sorted by length."""
     model.eval()
     ordered = sorted(texts, key=len)
     found = []

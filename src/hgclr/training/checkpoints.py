@@ -1,7 +1,7 @@
-"""Checkpoints that count only as a whole, and the callbacks that decide when to write one and when to stop.
+"""Crash-safe checkpoints, and the callbacks that decide when to write one and when to stop.
 
-The mark of a checkpoint is a file with the size and SHA-256 of every other file. It is written last; a checkpoint
-without one, or with one that does not match, is ignored. So a killed run resumes to the same weights.
+The file ``COMPLETE`` of a checkpoint, written last, has the size and SHA-256 of every other file. A checkpoint without
+it, or with other files, is ignored. So a killed run resumes to the same weights.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ logger = logging.getLogger(__name__)
 MARK = "COMPLETE"
 NAME = re.compile(r"checkpoint-(\d+)")
 DOOMED = ".deleted"
-"""Suffix of a checkpoint's name while it is deleted."""
+"""Suffix of a checkpoint's name while it is being deleted."""
 NEEDED = (SAFE_WEIGHTS_NAME, OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME, "rng_state")
-"""Beginnings of the names of files without which the Trainer would silently start again."""
+"""Prefixes of files without which the Trainer would silently start again."""
 SECONDS_BETWEEN = 600
-"""Seconds after which a checkpoint is written within an epoch."""
+"""Seconds between checkpoints within an epoch."""
 
 
 def mark_complete(checkpoint: Path) -> None:
-    """Flush the files of a checkpoint to the disk, then write the mark."""
+    """Flush the files of a checkpoint to disk, then write ``COMPLETE``."""
     files = {}
     for path in sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != MARK):
         flush(path)
@@ -48,11 +48,11 @@ def mark_complete(checkpoint: Path) -> None:
 
 
 def problem(checkpoint: Path) -> str | None:
-    """Return in words what is wrong with a checkpoint, or None if it is complete."""
+    """Return the fault of a checkpoint, as a verb phrase, or None if it is complete."""
     if not checkpoint.is_dir():
-        return "is not there"
+        return "is missing"
     if not (checkpoint / MARK).is_file():
-        return "was not written to its end"
+        return "is incomplete"
     try:
         files = dict(read_json(checkpoint / MARK)["files"])
         for name, noted in files.items():
@@ -60,31 +60,31 @@ def problem(checkpoint: Path) -> str | None:
             if not path.is_file():
                 return f"lacks {name}"
             if path.stat().st_size != noted["size"] or sha256(path) != noted["sha256"]:
-                return f"has another {name} than was written"
+                return f"has a changed {name}"
     except (InputError, OSError, TypeError, KeyError, ValueError):
-        return f"has a broken {MARK}"
+        return f"has a damaged {MARK}"
     lacking = [start for start in NEEDED if not any(name.startswith(start) for name in files)]
     return f"lacks {lacking[0]}" if lacking else None
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint, or None; log those that are passed over.
+    """Return the newest complete checkpoint, or None; log the ones that are skipped.
 
-    One is passed over also if the best checkpoint until then is incomplete: the run would end with other weights.
+    One is also skipped if the best checkpoint until then is incomplete: the run would end with other weights.
     """
     for checkpoint in sorted(_checkpoints(folder), key=_step, reverse=True):
         if (wrong := problem(checkpoint)) is not None:
-            logger.warning("%s %s: looking for an older checkpoint", checkpoint, wrong)
+            logger.warning("skipping %s, which %s", checkpoint, wrong)
             continue
         best = folder / Path(read_json(checkpoint / TRAINER_STATE_NAME)["best_model_checkpoint"] or checkpoint).name
         if best == checkpoint or (wrong := problem(best)) is None:
             return checkpoint
-        logger.warning("%s, the best one until %s, %s: looking for an older checkpoint", best, checkpoint.name, wrong)
+        logger.warning("skipping %s, because the best checkpoint until then, %s, %s", checkpoint, best.name, wrong)
     return None
 
 
 def delete_old(newest: Path, best: Path | None, limit: int | None) -> None:
-    """Delete checkpoints beyond ``limit``, never the newest and the best one; later and half-deleted ones first."""
+    """Delete checkpoints beyond ``limit``, except the newest and the best; later and half-deleted ones first."""
     for path in newest.parent.glob(f"checkpoint-*{DOOMED}"):
         shutil.rmtree(path, ignore_errors=True)
     if limit is None:
@@ -98,7 +98,7 @@ def delete_old(newest: Path, best: Path | None, limit: int | None) -> None:
 
 
 def delete_checkpoint(checkpoint: Path) -> None:
-    """Rename a checkpoint, so that nothing takes it for one, and delete it."""
+    """Rename a checkpoint, so that no run resumes from it, and delete it."""
     doomed = checkpoint.with_name(checkpoint.name + DOOMED)
     shutil.rmtree(doomed, ignore_errors=True)
     checkpoint.replace(doomed)
@@ -142,7 +142,7 @@ class EarlyStop(TrainerCallback, ExportableState):
 
 
 class BestCheckpoint(TrainerCallback):
-    """Find the best checkpoint beside the others: the run may have been moved since its path was recorded."""
+    """Look for the best checkpoint beside the others, because the run folder may have been moved."""
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -152,7 +152,7 @@ class BestCheckpoint(TrainerCallback):
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Write checkpoints within long epochs as well, by the clock of the first rank."""
+    """Write checkpoints also within long epochs, by the clock of the first rank."""
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -163,13 +163,13 @@ class TimedCheckpoints(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if float(state.epoch or 0).is_integer() or (world_size() > 1 and state.global_step % 10):
-            return  # after an epoch's last step dev is scored first; several ranks agree in every tenth step
+            return  # dev is scored after the last step of an epoch; several ranks agree only every tenth step
         if from_first_rank(time.monotonic() - self.written >= SECONDS_BETWEEN):
             control.should_save = True
 
 
 def tensorboard(folder: Path) -> TrainerCallback:
-    """Return a callback that writes everything logged into ``folder``, for TensorBoard."""
+    """Return a callback that writes the log into ``folder`` for TensorBoard."""
     require_extra("tensorboard", extra="tensorboard", capability="Logging for TensorBoard")
     from torch.utils.tensorboard import SummaryWriter
     from transformers.integrations.integration_utils import TensorBoardCallback

@@ -1,7 +1,6 @@
-"""Training by several processes, started by torchrun, accelerate or Ray: each has a part of every batch.
+"""Training with several processes, started by torchrun, accelerate or Ray; each has a part of every batch.
 
-The first rank alone logs and writes; :mod:`hgclr.nn.gathering` has the loss. In a single process all of this does
-nothing.
+Only the first rank logs and writes. :mod:`hgclr.nn.gathering` has the functions for the loss.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from hgclr.nn.gathering import rank, world_size
 
 T = TypeVar("T")
 PATIENCE = timedelta(hours=6)
-"""Ranks wait while the first one tokenises; the end of a process is noticed at once."""
+"""Ranks wait this long while the first one tokenises; a process that ends is noticed at once."""
 
 
 class FirstRankError(HGCLRError):
-    """The error of the first rank, on the others."""
+    """An error of the first rank, raised on the others."""
 
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """Join the processes that were started with this one, if any, until the block ends."""
+    """Join the processes that were started together, if there are several, until the block ends."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or torch.distributed.is_initialized():
         yield
         return
@@ -49,9 +48,9 @@ def process_group() -> Iterator[None]:
 
 
 def _meeting_place() -> dict[str, Any]:
-    """Separate the key-value store of a restarted torchrun attempt from that of the previous one (torch 2.13).
+    """Separate the key-value store of a restarted torchrun attempt from the previous one (torch 2.13).
 
-    Each node counts its own attempts: for several nodes docs/guides/distributed.md names a switch of torchrun.
+    Only for one node, because each node counts its own attempts; for several, see docs/guides/distributed.md.
     """
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT")
     if attempt is None or os.environ.get("GROUP_WORLD_SIZE") != "1":
@@ -63,7 +62,7 @@ def _meeting_place() -> dict[str, Any]:
 
 @contextmanager
 def first_rank_first() -> Iterator[None]:
-    """Let the first rank through, then the first one of every other node, then all, also after an error."""
+    """Run the block on the first rank, then on the first rank of every other node, then on all others."""
     turn = 0 if rank() == 0 else 1 if os.environ.get("LOCAL_RANK") == "0" else 2
     for _ in range(turn if world_size() > 1 else 0):
         torch.distributed.barrier()
@@ -84,7 +83,7 @@ def from_first_rank(value: T) -> T:
 
 
 def on_first_rank(work: Callable[[], T]) -> T:
-    """Work on the first rank alone, and return the result on all; an error is raised on all."""
+    """Call ``work`` on the first rank only, and return its result, or raise its error, on all ranks."""
     value: Any = None
     error: HGCLRError | None = None
     if rank() == 0:
@@ -110,7 +109,7 @@ def add_scores(scores: MultiLabelScores) -> MultiLabelScores:
 
 
 def gather_objects(value: T) -> list[T]:
-    """Return the values of all ranks, in their order."""
+    """Return the values of all ranks in order."""
     if world_size() == 1:
         return [value]
     parts: list[Any] = [None] * world_size()
@@ -128,7 +127,7 @@ def add_up(values: Tensor) -> None:
 
 
 def share_weights(model: nn.Module) -> None:
-    """Send the first rank's weights to all: others may not see the folder with the best checkpoint."""
+    """Send the first rank's weights to all ranks, which may not see the folder with the best checkpoint."""
     if world_size() > 1:
         for value in model.state_dict().values():
             torch.distributed.broadcast(value, 0)

@@ -1,4 +1,4 @@
-"""Train a model on documents in memory: recipe, trainer, the best epoch, decisions tuned on dev."""
+"""Train a model on documents in memory, keep the best epoch, and tune decisions on dev."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from hgclr.training.trainer import (
 
 logger = logging.getLogger(__name__)
 HELD_OUT = 0.1
-"""Share of train that is held out where no dev is given."""
+"""Share of train that is held out as dev if there is none."""
 FROZEN_LENGTH = 5.0
-"""Length of the rows that a head on frozen vectors starts from; shorter ones stay far below a probability of 0.5."""
+"""Initial length of the rows of a head on frozen vectors; shorter rows stay far below a probability of 0.5."""
 PROJECTIONS = (
     ("query", "key", "value", "attention.output.dense"),  # BERT, RoBERTa, ELECTRA
     ("q", "k", "v", "o"),  # MPNet
@@ -59,11 +59,11 @@ PROJECTIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Result of a training; the model itself was trained in place.
+    """Result of training; the model itself is trained in place.
 
     Args:
-        decisions: how the model should decide.
-        calibrated: how its decisions were tuned, if they were.
+        decisions: the decisions for the model.
+        calibrated: a report of how they were tuned, or None.
         metrics: recipe, precision, scores of each epoch; ``dev`` and ``test`` are the scores with ``decisions``,
             ``dev_at_0.5`` and ``test_at_0.5`` those at a threshold of 0.5.
     """
@@ -78,9 +78,9 @@ class Plan:
     """Plan passed to ``on_start``.
 
     Args:
-        recipe: None where only a head is fitted.
-        cut: share of the texts of train that are cut at ``max_length`` tokens.
-        lora: the adapters that are trained instead of the encoder, in words.
+        recipe: None if only a head is fitted.
+        cut: share of the texts in train that are truncated at ``max_length`` tokens.
+        lora: description of the adapters that are trained instead of the encoder.
     """
 
     documents: Mapping[str, int]
@@ -115,26 +115,26 @@ def fit(
     """Train a model on ``train``, keep the best epoch on ``dev``, tune decisions there, score ``test`` once.
 
     A document is a :class:`~hgclr.data.folder.Document`, a pair ``(text, labels)`` or a mapping with the keys ``text``
-    and ``labels``; labels are ids, names or paths. An iterator is read to its end.
+    and ``labels``; labels are ids, names or paths. An iterator is consumed.
 
     Args:
-        model: is trained in place.
-        tokenizer: of its encoder.
+        model: trained in place.
+        tokenizer: the encoder's tokenizer.
         train: None only with ``settings.effort`` ``names``.
-        dev: None holds a tenth of train out.
+        dev: None holds out a tenth of train.
         test: documents to score at the end.
-        settings: effort, recipe, seed and the rest; decisions are tuned unless ``calibrate`` is False.
-        label_documents: train also on names, paths and descriptions of labels.
-        lora: train low-rank adapters instead of the encoder; they are merged into it at the end.
-        continued: the model was trained before; its head stays as it is.
-        output: folder for checkpoints and TensorBoard; None keeps nothing.
+        settings: effort, recipe, seed and others; decisions are tuned unless ``calibrate`` is False.
+        label_documents: also train on names, paths and descriptions of labels.
+        lora: train low-rank adapters instead of the encoder, and merge them into it at the end.
+        continued: the model is already trained, so its head is not initialised.
+        output: folder for checkpoints and TensorBoard; None keeps neither.
         resume: continue from the newest complete checkpoint in ``output``.
         callbacks: further callbacks of the Trainer, such as a progress bar.
-        on_documents: called with numbers of documents that were encoded to fit a head.
+        on_documents: called with the number of documents encoded since the last call, while a head is fitted.
         on_start: called with the plan before training starts.
 
     Raises:
-        InputError: if model, documents and settings do not fit together, or memory does not suffice.
+        InputError: if model, documents and settings do not fit together, or memory runs out.
     """
     settings, started, cpu_started = settings or TrainingSettings(), time.monotonic(), time.process_time()
     taxonomy, effort = model.config.taxonomy, settings.effort
@@ -145,12 +145,13 @@ def fit(
         if (tokenised := as_tokens(documents, model.config, tokenizer)) is not None
     }
     if effort != "names" and "train" not in tokens:
-        raise InputError(f"there are no documents to train on, and training.effort is {effort}")
+        raise InputError(f"training.effort is {effort}, but there are no training documents", remedy="give train")
     if effort != "full" and lora is not None:
-        raise InputError(f"adapters are to be trained, and training.effort is {effort}", remedy="leave lora out")
+        raise InputError(f"training.effort is {effort}, but lora trains the encoder", remedy="omit lora")
     flat = model if isinstance(model, FlatForSequenceClassification) else None
     if effort != "full" and flat is None:
-        raise InputError(f"training.effort is {effort}, and {architecture_of(model)} has more to train than a head")
+        what = f"training.effort is {effort}, but {architecture_of(model)} has other layers than a head to train"
+        raise InputError(what, remedy="set training.effort=full, or model.architecture=flat")
     if effort != "names" and "dev" not in tokens:
         kept, held_out = hold_out(len(tokens["train"]), HELD_OUT, settings.seed)
         tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
@@ -160,7 +161,7 @@ def fit(
     if label_documents or not parts:
         own = tree_documents(taxonomy)
         parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
-        logger.info("%d label documents are added to train", len(parts[-1]))
+        logger.info("added %d label documents to train", len(parts[-1]))
     learned = datasets.concatenate_datasets(parts)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
     from_names = not continued and flat is not None and model.config.classifier_start == "names"
@@ -220,7 +221,7 @@ def fit(
         # Tune decisions on dev, and score dev and test with them and at 0.5.
         half = Decisions(taxonomy, thresholds=model.config.threshold)
         decisions = {"": half, "_at_0.5": half}
-        if effort == "names":  # names can be compared with each other, not with a threshold
+        if effort == "names":  # similarities to names can be compared with each other, not with a threshold
             decisions[""] = Decisions(taxonomy, "best-path", allow_inner_nodes=False)
         elif settings.calibrate is False:
             tuned = None
@@ -254,10 +255,10 @@ def _train(
     callbacks: Sequence[TrainerCallback],
     tell: Callable[..., None],
 ) -> dict[str, Any]:
-    """Train encoder and head by a recipe; return recipe, precision, and the scores of each epoch."""
+    """Train encoder and head with a recipe; return recipe, precision, and the scores of each epoch."""
     if recipe.batch_size % world_size():
         raise InputError(
-            f"a batch of {recipe.batch_size} documents cannot be shared by {world_size()} processes",
+            f"a batch of {recipe.batch_size} documents cannot be divided among {world_size()} processes",
             remedy=f"set training.batch_size to a multiple of {world_size()}",
         )
     attention = model.encoder.config._attn_implementation
@@ -290,7 +291,7 @@ def _train(
         sizes = dict.fromkeys((True, False), 0)
         for parameter in model.encoder.parameters():
             sizes[parameter.requires_grad] += parameter.numel()
-        adapted = f"LoRA: {sizes[True] / 1e6:.3g} M parameters beside {sizes[False] / 1e6:.3g} M frozen ones"
+        adapted = f"LoRA: {sizes[True] / 1e6:.3g} M trained and {sizes[False] / 1e6:.3g} M frozen parameters"
         tell(recipe, precision, trainer.args.device, None if adapters is None else adapted)
         checkpoint = None
         if resume and rank() == 0:
@@ -299,7 +300,7 @@ def _train(
                 logger.warning("no checkpoint in %s is complete: training starts from the beginning", folder)
         checkpoint = from_first_rank(checkpoint)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-    # The rest is computed in full precision, as the saved model will run.
+    # From here on compute in full precision, as the saved model does.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     share_weights(model)
     if settings.gradient_checkpointing:
@@ -314,7 +315,7 @@ def _train(
 def trainer_arguments(
     settings: TrainingSettings, recipe: Recipe, precision: Precision, checkpoints: Path
 ) -> TrainingArguments:
-    """Translate the recipe into the Trainer's arguments."""
+    """Return the Trainer's arguments for a recipe."""
     return TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=recipe.epochs,
@@ -340,7 +341,7 @@ def trainer_arguments(
         use_cpu=not torch.accelerator.is_available(),
         bf16=precision == "bf16",
         fp16=precision == "fp16",
-        ddp_find_unused_parameters=True,  # else gradient checkpointing would turn it off
+        ddp_find_unused_parameters=True,  # gradient checkpointing would turn the default off
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -356,14 +357,14 @@ def _memory_errors() -> Iterator[None]:
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "DefaultCPUAllocator" not in str(error):
             raise
         raise InputError(
-            "there is not enough memory to train this model with these batches",
-            remedy="lower training.batch_size (training.gradient_accumulation makes up for it) or model.max_length,"
+            "out of memory: model and batches are too large for this machine",
+            remedy="lower training.batch_size (and raise training.gradient_accumulation) or model.max_length,"
             " set training.gradient_checkpointing=true or model.lora={}, or choose a smaller encoder",
         ) from error
 
 
 def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
-    """Return how many documents of train have each label, (K,)."""
+    """Return the number of documents in train with each label, (K,)."""
     counts = torch.zeros(labels, dtype=torch.long)
     for batch in () if train is None else train.select_columns("labels").iter(batch_size=10_000):
         for row in batch["labels"]:
@@ -372,18 +373,18 @@ def label_counts(train: datasets.Dataset | None, labels: int) -> Tensor:
 
 
 def base_rates(counts: Tensor, documents: int) -> Tensor:
-    """Return the smoothed frequency of each label, (K,): as if each had been seen half a time more."""
+    """Return the smoothed frequency of each label, (K,), with a pseudocount of 0.5."""
     return (counts + 0.5) / (documents + 1)
 
 
 def count_parameters(encoder: nn.Module) -> int:
-    """Return the encoder's size without word embeddings, which do not make it harder to train."""
+    """Return the encoder's number of parameters without word embeddings, which do not affect the learning rate."""
     words = encoder.get_input_embeddings().weight.numel()  # type: ignore[operator]
     return sum(parameter.numel() for parameter in encoder.parameters()) - int(words)
 
 
 def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return one row per epoch: the dev scores, and the loss terms of the last log before them."""
+    """Return one row per epoch: the dev scores, and the latest loss terms."""
     rows: list[dict[str, float]] = []
     terms: dict[str, float] = {}
     for entry in log:
@@ -396,26 +397,24 @@ def history(log: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def checkpoint_layers(encoder: PreTrainedModel) -> None:
-    """Keep only the inputs of the encoder's layers for the backward pass, which computes the rest again."""
+    """Turn on gradient checkpointing: keep only the inputs of layers, and recompute the rest in the backward pass."""
     try:
         encoder.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError:
         raise InputError(
-            f"training.gradient_checkpointing is true, and transformers has none for a {encoder.config.model_type}"
-            " encoder",
-            remedy="set it to false and lower training.batch_size, or choose an encoder of the BERT kind",
+            f"transformers has no gradient checkpointing for a {encoder.config.model_type} encoder",
+            remedy="set training.gradient_checkpointing=false and lower training.batch_size, or choose another encoder",
         ) from None
-    encoder.disable_input_require_grads()  # only the other kind of checkpointing needs it
+    encoder.disable_input_require_grads()  # only reentrant checkpointing needs it
 
 
 def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
-    """Put low-rank adapters into linear layers of an encoder and freeze its weights; return peft's model.
+    """Add low-rank adapters to linear layers of an encoder and freeze its weights; return peft's model.
 
-    A layer then computes ``W x + alpha / rank · B A x`` with W as it was, A of ``rank`` rows drawn at random, and B,
-    of as many columns, 0 at first.
+    A layer then computes ``W x + alpha / rank · B A x``. W is frozen, A has ``rank`` random rows, and B starts as 0.
 
     Raises:
-        InputError: if the layers to adapt are not known, or not in this encoder.
+        InputError: if the encoder does not have the layers to adapt.
     """
     require_extra("peft", extra="lora", capability="Training with model.lora")
     from peft import LoraConfig, LoraModel
@@ -431,8 +430,8 @@ def add_adapters(encoder: PreTrainedModel, lora: LoraSettings) -> Any:
     if not all(map(known, targets)):
         wrong = next(target for target in targets if not known(target))
         raise InputError(
-            f"model.lora.targets is {wrong!r}, and no linear layer of a {encoder.config.model_type} encoder fits",
-            remedy=f"name some of {', '.join(sorted({name.rpartition('.')[2] for name in linear}))}",
+            f"model.lora.targets is {wrong!r}, but no linear layer of a {encoder.config.model_type} encoder matches",
+            remedy=f"choose from {', '.join(sorted({name.rpartition('.')[2] for name in linear}))}",
         )
     config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets)
     return LoraModel(encoder, {"default": config}, "default")

@@ -1,4 +1,4 @@
-"""Fit the head to vectors of the encoder; tune decisions on dev; score a model with its decisions."""
+"""Fit the head to the encoder's vectors, tune decisions on dev, and score a model."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ logger = logging.getLogger(__name__)
 BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
-"""Documents of dev that tuning needs."""
+"""Documents in dev that tuning needs."""
 STRENGTH = 3e-5
-"""λ of :func:`fit_head` on an untrained encoder."""
+"""λ of :func:`fit_head` on an encoder that was only pretrained."""
 TRAINED_STRENGTH = 1e-3
 """λ on a trained encoder, whose head is nearly right."""
 ITERATIONS = 50
-"""Steps of L-BFGS at most."""
+"""Limit on the iterations of L-BFGS."""
 FEATURE_ENTRIES = 2**24
-"""Documents of a chunk times labels, or features."""
+"""Limit on documents times labels, or features, in a part of the gradient."""
 IN_MEMORY = 2**26
-"""Bytes of vectors that are kept in memory."""
+"""Limit on the bytes of vectors in memory."""
 
 
 @torch.inference_mode()
@@ -50,10 +50,9 @@ def encode_documents(
     collator: Collator,
     compute: Callable[[dict[str, torch.Tensor]], torch.Tensor],
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield places of documents, rows that ``compute`` returns for them, and gold labels, the longest texts first.
+    """Yield indices of documents, the rows that ``compute`` returns for them, and gold labels, the longest texts first.
 
-    ``compute`` takes a batch without its labels. The model is put into evaluation mode. Each rank has its part of the
-    documents.
+    ``compute`` gets a batch without labels. The model is set to evaluation mode. Each rank yields its own part.
     """
     model.eval()
     order = longest_first(text_lengths(tokens))[rank() :: world_size()]
@@ -68,25 +67,25 @@ def encode_documents(
 def tune_decisions(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
-    """Tune decisions on dev, or on a random sample of a large one; None if it is too small."""
+    """Tune decisions on dev, or on a random sample if it is large; return None if it is too small."""
     taxonomy = model.config.taxonomy
     most = max(LEAST, ENTRIES // len(taxonomy))
     if len(tokens) < LEAST:
         logger.warning(
-            "decisions stay at 0.5: %d documents in dev are too few to tune on; give dev %d or more, or tune on train"
-            " by hgclr calibrate --folds 5",
-            len(tokens),
+            "thresholds stay at 0.5: tuning needs %d documents in dev, which has %d; add documents to dev, or tune on"
+            " train with hgclr calibrate --folds 5",
             LEAST,
+            len(tokens),
         )
         return None
     if len(tokens) > most:
-        logger.info("decisions are tuned on %d of the %d documents of dev, a random sample", most, len(tokens))
+        logger.info("tuning decisions on a random sample of %d of the %d documents in dev", most, len(tokens))
         tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
     logits = np.zeros((len(tokens), len(taxonomy)), dtype=np.float32)
     gold = np.zeros(logits.shape, dtype=np.bool_)
     for places, rows, labels in encode_documents(model, tokens, collator, lambda batch: model(**batch).logits):
         logits[places], gold[places] = rows, labels
-    for part in (logits, gold.view(np.uint8)):  # each rank has zeros where the others have computed
+    for part in (logits, gold.view(np.uint8)):  # each rank has zeros in the rows of the others
         add_up(torch.from_numpy(part))
     if rank() > 0:
         return from_first_rank(None)
@@ -97,7 +96,7 @@ def tune_decisions(
 def final_scores(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, decisions: Mapping[str, Decisions]
 ) -> dict[str, MultiLabelScores]:
-    """Return the scores of one model with several decisions, by their names; the documents are encoded once."""
+    """Return the scores of a model with each of several decisions; the documents are encoded once."""
     scores = {name: MultiLabelScores(each.taxonomy) for name, each in decisions.items()}
     for _, logits, gold in encode_documents(model, tokens, collator, lambda batch: model(**batch).logits):
         for name, each in decisions.items():
@@ -113,14 +112,14 @@ def fit_head(
     strength: float = STRENGTH,
     on_documents: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Fit the head to the encoder's vectors, regularised towards its present rows, and return the recipe.
+    """Fit the head to the encoder's vectors, regularised towards its current rows, and return the recipe.
 
     ``min over W, b of  1/N Σ_d Σ_k BCE(W_k h_d + b_k, y_dk) + λ/2 ‖W - W_0‖²``, by L-BFGS on all N documents; λ is the
-    ``strength``, W_0 are the present rows. On an untrained encoder these are the vectors of the labels' names, so that
-    a label with few documents stays near its name.
+    ``strength``, W_0 are the current rows. Without training, these are the vectors of the label names, so that a label
+    with few documents stays near its name.
 
-    Each document is encoded once; ``on_documents`` is called with numbers of them. Vectors are in a file if there are
-    many, and gradients are summed over chunks, so that memory hardly grows with the number of documents.
+    Each document is encoded once; ``on_documents`` is called with the number of documents since the last call. Many
+    vectors are stored in a file and gradients are summed in parts, so memory hardly grows with the documents.
     """
     with _vectors(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
@@ -140,14 +139,14 @@ def fit_head(
 
 @contextmanager
 def _vectors(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
-    """Give room for vectors, (N, H): in memory, or, for many, in a nameless file in the cache."""
+    """Yield an array for vectors, (N, H), in memory or, if it is large, in a temporary file in the cache."""
     size = 4 * documents * width
     if size <= IN_MEMORY:
         yield np.zeros((documents, width), dtype=np.float32)
         return
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=cache_dir(), prefix="vectors-") as file:
-        if hasattr(os, "posix_fallocate"):  # without it, a full disk would end the process when vectors are written
+        if hasattr(os, "posix_fallocate"):  # otherwise a full disk kills the process when it writes vectors
             os.posix_fallocate(file.fileno(), 0, size)
         yield np.memmap(file, dtype=np.float32, mode="w+", shape=(documents, width))
 
@@ -195,9 +194,8 @@ def refit_head(
 ) -> tuple[dict[str, Any], Calibrated | None]:
     """Refit the head of a trained model, see :func:`fit_head`; return the recipe and the decisions tuned on dev.
 
-    The head of an encoder that has seen each of many documents a few times lags behind it, most of all for rare
-    labels. The new head is kept unless the old one is better on dev, each with decisions tuned for it and scored on
-    documents that they were not tuned on.
+    With many documents and few epochs, the head lags behind the encoder, most of all for rare labels. The better head
+    on dev is kept; each is scored with its own decisions, on documents that they were not tuned on.
     """
     former, before = copy.deepcopy(model.classifier), tune_decisions(model, dev, collator, seed=seed)
     recipe = fit_head(model, learned, collator, strength=TRAINED_STRENGTH, on_documents=on_documents)

@@ -1,4 +1,4 @@
-"""Train on Ray: the same run, by processes on any nodes of a cluster."""
+"""Train on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hgclr.training.settings import RunConfig
 
 logger = logging.getLogger(__name__)
 FAILURES = 3
-"""How often a run continues from its last checkpoint after the loss of a node."""
+"""How often a run resumes after the loss of a node."""
 STORAGE, PROBLEM = "ray", "problem.txt"
 
 
@@ -30,11 +30,12 @@ def train_on_ray(
 ) -> TrainingResult:
     """Train on a cluster as :func:`hgclr.training.train` does on this machine; all nodes must see the same files.
 
-    By default there is a worker for each GPU, or core, as far as they divide the batch. Without an ``address`` Ray is
-    started on this machine, and stopped at the end. After the loss of a node the run continues from a checkpoint.
+    The default is a worker for each GPU, or else for each core, reduced to a number that divides the batch. Without an
+    ``address``, Ray is started on this machine, and stopped at the end. After the loss of a node, the run resumes from
+    a checkpoint.
 
     Raises:
-        HGCLRError: as :func:`~hgclr.training.train` does, or if there is no cluster, or it fails.
+        HGCLRError: as :func:`~hgclr.training.train`, or if there is no cluster, or it fails.
     """
     if (finished := finished_run(run, resume=resume)) is not None:
         return finished
@@ -68,19 +69,19 @@ def train_on_ray(
         shutil.rmtree(storage, ignore_errors=True)
     result = finished_run(run, resume=True) if found is None else None
     if result is None:
-        raise HGCLRError(found or f"Ray ended without a result in {run.output}")
+        raise HGCLRError(found or f"{run.output}: Ray ended without a result; run the command again with --resume")
     return result
 
 
 def most_workers(run: RunConfig, room: int) -> int:
-    """Return the largest number of workers up to ``room`` that can share a batch equally."""
+    """Return the largest number of workers, up to ``room``, that divides a batch."""
     pretrained = is_pretrained(run.model.encoder)
     size = make_recipe(run.training, documents=1, encoder_parameters=1, pretrained=pretrained).batch_size
     return max((number for number in range(1, min(room, size) + 1) if size % number == 0), default=1)
 
 
 def _work(settings: dict[str, Any]) -> None:
-    """Train as one of several processes on any node; write an error of ours to a file, as Ray would retry a failure."""
+    """Train as one of several workers; write an `HGCLRError` to a file, because Ray would retry after a failure."""
     os.chdir(settings["folder"])
     run = RunConfig.model_validate(settings["run"])
     try:

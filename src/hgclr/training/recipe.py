@@ -1,4 +1,4 @@
-"""The optimisation settings of a run: what the user leaves out follows from data and encoder, or from the paper."""
+"""The optimisation settings of a run: defaults follow from data and encoder, or from the paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Every optimisation choice, decided."""
+    """All optimisation settings, with defaults filled in."""
 
     epochs: int
     steps_per_epoch: int
@@ -29,20 +29,20 @@ class Recipe:
 
 
 SMALL_RATE = 3e-4
-"""Rate of a MiniLM-L6, which larger encoders stay below."""
+"""Learning rate of a MiniLM-L6; larger encoders have lower ones."""
 SMALL_BATCH = 16
-"""Documents of a batch, unless there are many short ones."""
+"""Documents in a batch, unless there are many short ones."""
 MANY_DOCUMENTS = 10_000
-"""From how many documents on batches of short ones are larger, of fewer they would be few steps; and from how many on
-the head is fitted once more: an encoder sees fewer so often that it knows them by heart."""
+"""From this number of documents on, batches of short texts are larger, and the head is refitted. With fewer documents,
+larger batches leave too few steps, and an encoder overfits its training documents too much for a head refit."""
 LARGEST_BATCH = 64
-"""Documents of a batch of many short ones, at most."""
+"""Limit on the documents in a batch of short texts."""
 FULL_STEP = 1024
-"""Tokens of a batch beyond which a larger one saves nothing: on a sixth of them a third of a step is fixed costs."""
+"""Tokens beyond which larger batches save no time; at a sixth of them, a third of a step's time is overhead."""
 LORA_RATE = 10.0
-"""How many times the rate of a whole encoder its adapters take."""
+"""Learning rate of adapters, as a multiple of the encoder's."""
 STEPS, STEPS_FROM_NAMES = 750, 300
-"""Steps that a head needs which starts from random weights, and one that starts from the labels' names."""
+"""Training steps for a head that starts from random weights, and for one that starts from label names."""
 
 
 def make_recipe(
@@ -56,29 +56,29 @@ def make_recipe(
     from_names: bool = False,
     lora: bool = False,
 ) -> Recipe:
-    """Fill what ``settings`` leave open.
+    """Return the recipe, with defaults for all that ``settings`` do not set.
 
     Args:
         settings: the user's choices.
         documents: size of the training set.
         encoder_parameters: size of the encoder without its embeddings.
-        mean_length: tokens of a document, on average.
-        pretrained: the encoder knows the language already; one that does not needs higher rates and more epochs.
-        head_rate: how many times the encoder's rate the layers on top of it take. If it is more than once, and the rate
-            is not set, they take it of a small encoder's, :data:`SMALL_RATE`: they start anew on one of any size.
-        from_names: the head starts from the labels' names, and is soon where it belongs.
-        lora: adapters are trained in the place of the encoder, at :data:`LORA_RATE` times its rate.
+        mean_length: mean number of tokens in a document.
+        pretrained: whether the encoder is pretrained; otherwise it needs higher learning rates and more epochs.
+        head_rate: learning rate of the layers on top of the encoder, as a multiple of the encoder's. If it is above 1
+            and no rate is set, it multiplies :data:`SMALL_RATE` for encoders of any size, because new layers need it.
+        from_names: the head starts from the label names, and needs fewer steps.
+        lora: adapters are trained instead of the encoder, at :data:`LORA_RATE` times its rate.
     """
     paper = settings.recipe == "paper"
     if pretrained:
         batch_size, rate = (12, 3e-5) if paper else (SMALL_BATCH, default_rate(encoder_parameters))
-    else:  # the paper's is the recipe of the baselines that it trains without a pretrained encoder
+    else:  # the paper's recipe for baselines without a pretrained encoder
         batch_size, rate, head_rate = (64, 1e-4, 1.0) if paper else (SMALL_BATCH, 1e-3, 1.0)
     times = LORA_RATE if lora else 1.0
-    new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # what head_rate multiplies
+    new_rate = SMALL_RATE if pretrained and head_rate > 1 else rate  # multiplied by head_rate
     if pretrained and not paper and settings.batch_size is None and settings.gradient_accumulation == 1:
         batch_size = default_batch(documents, mean_length)
-        rise = math.sqrt(batch_size / SMALL_BATCH)  # larger batches are less noisy, and bear larger steps
+        rise = math.sqrt(batch_size / SMALL_BATCH)  # larger batches are less noisy, and allow larger steps
         rate, new_rate = rise * rate, rise * new_rate
     if settings.learning_rate is not None:
         new_rate = settings.learning_rate / times
@@ -104,12 +104,12 @@ def make_recipe(
 
 
 def default_rate(encoder_parameters: int) -> float:
-    """Return the encoder's rate: 3e-4 for a MiniLM-L6 (11 M without word embeddings), 4e-5 for a base model (85 M)."""
+    """Return the encoder's learning rate: 3e-4 for a MiniLM-L6 (11 M parameters), 4e-5 for a base model (85 M)."""
     return min(SMALL_RATE, max(1e-5, SMALL_RATE * 11e6 / max(encoder_parameters, 1)))
 
 
 def default_batch(documents: int, mean_length: float) -> int:
-    """Return the documents of a batch: 16, or up to 64 of many short texts, as long as they fill a step no more."""
+    """Return the documents in a batch: 16, or up to 64 if there are many short texts."""
     batch_size = SMALL_BATCH
     while documents >= MANY_DOCUMENTS and batch_size < LARGEST_BATCH and 2 * batch_size * mean_length <= FULL_STEP:
         batch_size *= 2
@@ -117,7 +117,7 @@ def default_batch(documents: int, mean_length: float) -> int:
 
 
 def default_epochs(steps: int, wanted: int) -> int:
-    """Return the number of epochs for an epoch of ``steps``: about as many in all as are wanted, but 5 to 30 epochs."""
+    """Return the number of epochs, 5 to 30, that comes closest to the ``wanted`` steps."""
     return min(30, max(5, round(wanted / steps)))
 
 
@@ -130,10 +130,10 @@ def choose_precision(requested: Literal["auto", "fp32", "bf16", "fp16"]) -> Prec
     import torch
 
     if requested == "fp16" and not torch.accelerator.is_available():
-        raise InputError("precision fp16 needs a GPU and there is none", remedy="use precision auto")
+        raise InputError("precision fp16 needs a GPU, and there is none", remedy="set training.precision=auto")
     native = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     if requested == "bf16" and torch.cuda.is_available() and not native:
-        raise InputError("this GPU has no bfloat16", remedy="use precision fp16 or auto")
+        raise InputError("this GPU does not support bf16", remedy="set training.precision to fp16 or auto")
     if requested == "auto":
         return "bf16" if native else "fp32"
     return requested

@@ -1,4 +1,4 @@
-"""Train a model from a data folder: make or load it, tokenise the documents, fit, save model and metrics."""
+"""Train on a data folder: create or load the model, tokenise the documents, fit, save model and metrics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Folders of a run, its scores, and how decisions were tuned."""
+    """Folders of a run, its metrics, and a report of how decisions were tuned."""
 
     model: Path
     training_model: Path
@@ -70,14 +70,14 @@ def train(
     Args:
         run: a data folder, a YAML file with settings, or the settings.
         output: the run folder; by default that of the settings, or ``runs/<name of the data>``.
-        settings: settings on top of those of ``run``, such as ``["training.effort=head"]``.
-        data: documents in memory, or the data folder, if it is open already; by default ``run.data.path`` is opened.
+        settings: settings that override those of ``run``, such as ``["training.effort=head"]``.
+        data: documents in memory or an open data folder; by default ``run.data.path`` is opened.
         resume: continue from the newest complete checkpoint in ``run.output``, if there is one; a finished run is
-            returned as it is.
+            returned unchanged.
         callbacks: further Trainer callbacks, such as a progress bar.
-        on_documents: called with numbers of documents that were tokenised, or encoded to fit a head.
+        on_documents: called with the number of documents tokenised, or encoded for a head, since the last call.
         on_start: called with the plan before training starts.
-        score_test: False while settings are still being chosen, so that the choice cannot depend on test.
+        score_test: False while settings are tuned, so that the choice cannot depend on test.
 
     Raises:
         InputError: if settings, data or encoder do not fit together, the output folder holds another run, or another
@@ -86,7 +86,7 @@ def train(
     if not isinstance(run, RunConfig):
         run = RunConfig.read(run, list(settings), output)
     elif output is not None or settings:
-        raise TypeError("a RunConfig has its own output and settings; give output and settings with a path only")
+        raise TypeError("output and settings are part of a RunConfig; give them only with a path")
     resume = resume or checks.restarted()
     with process_group(), ExitStack() as stack:
 
@@ -100,7 +100,7 @@ def train(
         if (finished := on_first_rank(enter)) is not None:
             return finished
         started, cpu_started = time.monotonic(), time.process_time()
-        where = machine()  # now: the commit may be another one when training ends
+        where = machine()  # now, because the commit may change during training
         set_seed(run.training.seed)
         if run.model.start is None:
             model, tokenizer, data = new_model(run, data)
@@ -131,7 +131,7 @@ def train(
 
 
 def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
-    """Return the result of a run that is finished and to be resumed, else None; refuse a folder with another run."""
+    """Return the result if ``resume`` is set and the run is finished, else None; reject a folder with another run."""
     (checks.check_resumed if resume else checks.check_new_run)(run)
     if checks.state_of(run.output) != "finished":
         return None
@@ -141,7 +141,7 @@ def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
 
 
 def _record_documents(run: RunConfig, tokens: Mapping[str, datasets.Dataset]) -> None:
-    """Write number and SHA-256 of the documents of each split, or check them, if the run was stopped before."""
+    """Write number and SHA-256 of the documents in each split; for a resumed run, check them first."""
     documents = {}
     for name, split in tokens.items():
         digest = hashlib.sha256()
@@ -164,7 +164,7 @@ def save_run(
     fitted: Fitted,
     where: dict[str, Any] | None = None,
 ) -> TrainingResult:
-    """Write settings, the model as it is deployed and as it was trained, and its metrics into ``run.output``."""
+    """Write settings, the deployed model, the training model and the metrics into ``run.output``."""
     metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where or machine()}
     result = TrainingResult(run.output / checks.MODEL, run.output / checks.TRAINING_MODEL, metrics, fitted.calibrated)
     if rank() > 0:
@@ -180,7 +180,7 @@ def save_run(
 def new_model(
     run: RunConfig, data: checks.Data | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, checks.Data]:
-    """Return a new model on the encoder for the data's label tree, its tokenizer, and the data."""
+    """Return a new model for the data's label tree, its tokenizer, and the data."""
     settings = method_settings(run.model.preset, run.model.overrides)
     data = data or checks.data_folder(run, run.data.taxonomy)
     if isinstance(data, DataFolder):
@@ -196,13 +196,13 @@ def new_model(
 
 
 def training_documents(run: RunConfig, data: checks.Data) -> Iterable[Document]:
-    """Return the documents that the run trains on: neither those outside its sample nor those held out for dev."""
+    """Return the documents that the run trains on: its sample of train, without those held out for dev."""
     checks.check_splits(run, data)
     sample = None if run.data.limit is None else (run.data.limit, run.training.seed)
     documents = sample_documents(data, "train", sample)
     if "dev" in data.splits:
         return documents
-    kept = list(documents)  # in memory: which of them are held out depends on how many there are
+    kept = list(documents)  # hold_out needs their number
     places, _ = hold_out(len(kept), run.data.dev_share or 0, run.training.seed)
     return [kept[place] for place in sorted(places.tolist())]
 
@@ -210,22 +210,23 @@ def training_documents(run: RunConfig, data: checks.Data) -> Iterable[Document]:
 def started_model(
     run: RunConfig, start: Path, data: checks.Data | None = None
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase, checks.Data]:
-    """Load a model to continue with, and carry it over to the data's label tree if that is another one."""
+    """Load a model to continue training; if the data has another label tree, adapt the model to it."""
     checked = method_settings("default", run.model.overrides)
     overrides = {name: checked[name] for name in run.model.overrides}
     tokenizer = load_tokenizer(str(start))
-    with refuse_broken("no model could be loaded", path=start, remedy="give a training-model"):
+    with refuse_broken("cannot load the model", path=start, remedy="give the folder training-model of a run"):
         saved = architecture_named((load_config(start).architectures or [""])[0])
         if saved is not None and "architecture" not in run.model.model_fields_set:
             run.model = run.model.model_copy(update={"architecture": saved})
         architecture = find_architecture(run.model.architecture)
         if run.training.effort != "full" and not issubclass(architecture, FlatForSequenceClassification):
-            raise InputError(f"training.effort is {run.training.effort}, and {saved} has more to train than a head")
+            what = f"training.effort is {run.training.effort}, but {saved} has other layers than a head to train"
+            raise InputError(what, path=start, remedy="set training.effort=full")
         if saved is not None and not issubclass(find_architecture(saved), architecture):
             raise InputError(
-                f"a {saved} model lacks layers that {run.model.architecture} is trained with",
+                f"a {saved} model lacks layers of {run.model.architecture}",
                 path=start,
-                remedy="give the training-model beside it, or leave model.architecture out",
+                remedy="give the training-model of the run, or omit model.architecture",
             )
         model = load_weights(architecture, start, use_safetensors=True, **overrides)
     known = model.config.taxonomy
@@ -244,9 +245,9 @@ def tokenize_splits(
     max_length: int,
     on_documents: Callable[[int], None] | None,
 ) -> dict[str, datasets.Dataset]:
-    """Tokenise every split, or take it from the cache; hold dev out where asked to.
+    """Tokenise every split, or load it from the cache; hold out dev if ``data.dev_share`` is set.
 
-    Of several processes the first one of each node tokenises; the others find its cache.
+    The first process of each node tokenises; the others read its cache.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     seed = run.training.seed
@@ -272,7 +273,7 @@ def tokenize_splits(
                 )
     entries = tuple(Path(file["filename"]).parent.name for split in tokens.values() for file in split.cache_files)
     if len(set(gather_objects(entries))) > 1:
-        raise InputError("nodes have different documents", path=run.data.path, remedy="give all the same data")
+        raise InputError("the nodes have different documents", path=run.data.path, remedy="copy the data to all nodes")
     if "dev" not in tokens and "train" in tokens and run.data.dev_share is not None:
         kept, held_out = hold_out(len(tokens["train"]), run.data.dev_share, seed)
         tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}

@@ -23,13 +23,13 @@ LOCK = ".hgclr-train.lock"
 
 
 def check_run(run: RunConfig) -> DataFolder | None:
-    """Refuse a run whose paths are wrong, or whose data lacks a split; return the data if it has its own label tree."""
+    """Reject a run with wrong paths or a missing split; return the data if it has its own label tree."""
     if run.model.lora is not None:
         require_extra("peft", extra="lora", capability="Training with model.lora")
     if run.model.label_changes is not None and not local(run.model.label_changes).is_file():
-        raise InputError("no such file, and it is model.label_changes", path=run.model.label_changes)
+        raise InputError("no such file", path=run.model.label_changes, remedy="correct model.label_changes")
     if run.model.start is not None and not local(run.model.start).is_dir():
-        raise InputError("no such folder to start from", path=run.model.start, remedy="give a training-model")
+        raise InputError("no such folder", path=run.model.start, remedy="give the folder training-model of a run")
     if run.model.start is not None and not has_own_tree(run):
         find_data(run.data.path)
         return None
@@ -39,19 +39,19 @@ def check_run(run: RunConfig) -> DataFolder | None:
 
 
 def has_own_tree(run: RunConfig) -> bool:
-    """Return whether the data has a label tree; otherwise that of the model to start from is used."""
+    """Return whether the data has a label tree; otherwise the label tree of the model to start from is used."""
     return run.data.taxonomy is not None or bool(taxonomy_files(find_data(run.data.path)))
 
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
-    """Open the data folder as the settings say."""
+    """Open the data folder of a run."""
     ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
     documents = run.training.effort != "names"
     return DataFolder(run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours))
 
 
 def check_splits(run: RunConfig, folder: Data) -> None:
-    """Refuse data without a split that training needs; the effort ``names`` needs none."""
+    """Reject data without a split that training needs; the effort ``names`` needs none."""
     if run.training.effort == "names":
         return
     if "train" not in folder.splits:
@@ -65,7 +65,7 @@ def check_splits(run: RunConfig, folder: Data) -> None:
 
 
 def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
-    """Return how far a run in a folder has come."""
+    """Return the state of the run in a folder."""
     if (output / METRICS).is_file() and (output / MODEL).is_dir():
         return "finished"
     left = [*(output / CHECKPOINTS).glob("checkpoint-*"), *(output / name for name in (MODEL, TRAINING_MODEL))]
@@ -73,7 +73,7 @@ def state_of(output: Path) -> Literal["empty", "stopped", "finished"]:
 
 
 def check_new_run(run: RunConfig) -> None:
-    """Refuse an output folder that cannot be written, or that holds a run."""
+    """Reject an output folder that cannot be written, or that holds a run."""
     check_output(run.output)
     state = state_of(run.output)
     if state == "finished":
@@ -84,19 +84,19 @@ def check_new_run(run: RunConfig) -> None:
         )
     if state == "stopped":
         raise InputError(
-            "holds a run that was stopped",
+            "holds an unfinished run",
             path=run.output,
             remedy="continue it with --resume, or give another --output",
         )
 
 
 def check_resumed(run: RunConfig) -> None:
-    """Refuse to continue a run with other settings, or to overwrite a model."""
+    """Reject a resume with other settings, or one that would overwrite a model."""
     state = state_of(run.output)
     if state == "empty":
         return
     if not (run.output / CONFIG).is_file():
-        raise InputError(f"holds a run without its {CONFIG}", path=run.output, remedy="give another --output")
+        raise InputError(f"holds a run without {CONFIG}", path=run.output, remedy="give another --output")
     there, here = (
         each.model_dump(mode="json", exclude={"output"}) for each in (RunConfig.read(run.output / CONFIG), run)
     )
@@ -105,19 +105,19 @@ def check_resumed(run: RunConfig) -> None:
     if (difference := first_difference(there, here)) is not None:
         place, before, now = difference
         raise InputError(
-            f"holds a run with other settings: {place} is {before!r} there and {now!r} here",
+            f"holds a run with other settings: {place} was {before!r}, and is {now!r} now",
             path=run.output,
             remedy="give the same settings, or another --output",
         )
     whole = run.training.effort == "full"
     if state == "stopped" and whole and not any((run.output / CHECKPOINTS).glob("checkpoint-*")):
         raise InputError(
-            "holds a model, and no checkpoint to continue from", path=run.output, remedy="give another --output"
+            "holds a model, but no checkpoint to continue from", path=run.output, remedy="give another --output"
         )
 
 
 def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse to continue a run that was started with other documents."""
+    """Reject a resume with other documents."""
     if not (run.output / DOCUMENTS).is_file():
         return
     there = read_json(run.output / DOCUMENTS)
@@ -125,8 +125,8 @@ def check_documents(run: RunConfig, documents: Mapping[str, Mapping[str, Any]]) 
         split = difference.place.partition(".")[0]
         counts = [each.get(split, {}).get("documents", 0) for each in (there, documents)]
         raise InputError(
-            f"holds a run that was started with another {split}: {counts[0]} documents then, {counts[1]} now"
-            + (", and not the same" if counts[0] == counts[1] else ""),
+            f"holds a run with other documents in {split}: {counts[0]} then, {counts[1]} now"
+            + (", with other content" if counts[0] == counts[1] else ""),
             path=run.output,
             remedy="give the same data, or another --output",
         )

@@ -1,4 +1,4 @@
-"""The Trainer: length-bucketed batches, two learning rates, loss terms in the log, scores from counters."""
+"""The Trainer: batches of similar length, two learning rates, loss terms in the log, streaming scores."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from hgclr.training.checkpoints import BestCheckpoint, delete_checkpoint, delete
 
 logger = logging.getLogger(__name__)
 NAME = "hgclr_cpu"
-"""Our attention among those of transformers; no part of a saved model."""
+"""Name under which our attention is registered in transformers; not saved with a model."""
 Documents: TypeAlias = "Iterable[DocumentLike] | datasets.Dataset"
-"""Documents, or a data set with the columns ``text`` and ``labels``, or one that is tokenised already."""
+"""Documents, a data set with the columns ``text`` and ``labels``, or a tokenised data set."""
 
 
 def text_lengths(tokens: datasets.Dataset) -> NDArray[np.int32]:
-    """Return the number of tokens of each document, (N,); Python numbers would take ten times the memory."""
+    """Return the number of tokens of each document, (N,); a list would need ten times the memory."""
     lengths: NDArray[np.int32] = tokens.select_columns("length").with_format("arrow")[:].column("length").to_numpy()
     return lengths
 
 
 class Collator:
-    """Pad a batch to its longest text and turn label indices into 0/1 rows.
+    """Pad a batch to its longest text, and convert label indices to 0/1 rows.
 
-    A text without tokens gets the padding as its one token, as in prediction; ``cut_length`` is that of the model.
+    A text without tokens gets one padding token, as in prediction; ``cut_length`` is the model's.
     """
 
     def __init__(self, labels: int, pad_token: int, cut_length: int | None = None) -> None:
@@ -67,10 +67,10 @@ class Collator:
 
 
 class EpochOrder(Sampler[int]):
-    """Draw a new order of the documents in each epoch; seed and epoch alone decide it, so that a run can be resumed.
+    """Draw a new order of the documents in each epoch, from seed and epoch only, so that a run can be resumed.
 
-    With ``by_length``, each ``group`` of documents in a row, a step's, are of similar length. Several ranks then share
-    the batches that one process would have.
+    With ``by_length``, each ``group`` of consecutive documents, those of one step, has similar lengths. Several ranks
+    then divide the same batches as one process has.
     """
 
     def __init__(self, lengths: ArrayLike, group: int, *, by_length: bool, seed: int) -> None:
@@ -92,12 +92,12 @@ class EpochOrder(Sampler[int]):
 
 
 def longest_first(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Return the order of documents in which batches have the least padding, (N,)."""
+    """Return the order of documents with the least padding in batches, (N,)."""
     return np.argsort(-np.asarray(lengths), kind="stable")
 
 
 def accelerate_on_cpu(model: nn.Module) -> None:
-    """Use faster dropout, and faster attention with dropout where the encoder allows it; saved files do not change."""
+    """Replace dropout and, if the encoder allows it, attention by faster versions; saved files do not change."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
@@ -123,7 +123,7 @@ def cpu_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as transformers expects, (B, heads, L, d) to (B, L, heads, d); the mask is 1 on real tokens, (B, L)."""
+    """Compute transformers' attention, (B, heads, L, d) to (B, L, heads, d); the mask is 1 on real tokens, (B, L)."""
     absent = None if attention_mask is None else attention_mask == 0
     if not dropout or query.device.type != "cpu":
         mask = None if absent is None else ~absent[:, None, None, :]
@@ -156,21 +156,21 @@ class StreamingScores:
 def as_tokens(
     documents: Documents | None, config: HGCLRConfig, tokenizer: PreTrainedTokenizerBase | None
 ) -> datasets.Dataset | None:
-    """Return documents as token ids, unless they are that already."""
+    """Return tokenised documents; tokenised ones are returned unchanged."""
     if documents is None or (isinstance(documents, datasets.Dataset) and "input_ids" in documents.column_names):
         return documents
     if tokenizer is None:
-        raise InputError("documents that are not tokenised need a tokenizer", remedy="give it as processing_class")
+        raise InputError("the documents are not tokenised", remedy="give the tokenizer as processing_class")
     return tokenize_documents(read_documents(documents, config.taxonomy), tokenizer, max_length=config.max_length)
 
 
 class HierarchicalTrainer(Trainer):
-    """Train a model of :mod:`hgclr.models`; everything else is as in :class:`transformers.Trainer`.
+    """A :class:`transformers.Trainer` for models of :mod:`hgclr.models`.
 
     Collator and metrics (Micro- and Macro-F1) have defaults. Data sets are either tokenised, with the columns
-    ``input_ids``, ``labels`` (indices) and ``length``, or documents as :func:`hgclr.training.fit` takes them, which
-    are then tokenised with ``processing_class``, the tokenizer. ``head_learning_rate`` is the rate of all layers on
-    top of the encoder; by default the model's ``head_rate`` times ``args.learning_rate``.
+    ``input_ids``, ``labels`` (indices) and ``length``, or documents as for :func:`hgclr.training.fit`, which the
+    tokenizer ``processing_class`` tokenises. ``head_learning_rate`` is the rate of all layers on top of the encoder; by
+    default the model's ``head_rate`` times ``args.learning_rate``.
 
     Example:
         >>> trainer = HierarchicalTrainer(  # doctest: +SKIP
@@ -195,12 +195,10 @@ class HierarchicalTrainer(Trainer):
         args.remove_unused_columns, args.label_names = False, ["labels"]
         if "compute_metrics" not in options:
             options["compute_metrics"] = StreamingScores(model.config.taxonomy, model.config.threshold)
-            args.batch_eval_metrics = True  # scores are counted batch by batch
+            args.batch_eval_metrics = True
         if data_collator is None:
             if processing_class is None:
-                raise InputError(
-                    "without a data_collator the tokenizer is needed", remedy="give it as processing_class"
-                )
+                raise InputError("there is no data_collator", remedy="give the tokenizer as processing_class")
             config = model.config
             data_collator = Collator(len(config.taxonomy), processing_class.pad_token_id, config.cut_length)
         super().__init__(
@@ -213,7 +211,7 @@ class HierarchicalTrainer(Trainer):
             **options,
         )
         self.add_callback(BestCheckpoint)
-        # The Trainer would delete an old checkpoint before the new one is marked.
+        # The Trainer would delete an old checkpoint before the new one is marked complete.
         self.checkpoint_limit, self.args.save_total_limit = self.args.save_total_limit, None
         self.head_learning_rate = head_learning_rate or model.head_rate * args.learning_rate
         self._terms: defaultdict[str, list[Tensor]] = defaultdict(list)
@@ -244,7 +242,7 @@ class HierarchicalTrainer(Trainer):
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        """Let a constant rate after warm-up begin above 0, as the authors do: transformers wastes the first step."""
+        """Start the warm-up of a constant rate above 0, as the paper's authors do; transformers starts it at 0."""
         if self.lr_scheduler is not None or self.args.lr_scheduler_type != SchedulerType.CONSTANT_WITH_WARMUP:
             return super().create_scheduler(num_training_steps, optimizer)
         warmup = max(1, self.args.get_warmup_steps(num_training_steps))
@@ -261,7 +259,7 @@ class HierarchicalTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return the model's loss and remember its terms for the log."""
+        """Return the model's loss, and store its terms for the log."""
         output = model(**inputs)
         if not torch.isfinite(output.loss).all():  # in evaluation as well, before a checkpoint is written
             loss, step = output.loss.mean().item(), self.state.global_step
@@ -274,7 +272,7 @@ class HierarchicalTrainer(Trainer):
         return (output.loss, output) if return_outputs else output.loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Put the mean of each loss term since the last log beside the loss."""
+        """Add the mean of each loss term since the last log to the log."""
         if "loss" in logs:
             for name, values in self._terms.items():
                 if values:
@@ -295,7 +293,7 @@ class HierarchicalTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        if self.args.should_save and checkpoint.exists():  # incomplete, or training would have continued from it
+        if self.args.should_save and checkpoint.exists():  # incomplete: otherwise training would have resumed from it
             delete_checkpoint(checkpoint)
         self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)

@@ -1,9 +1,8 @@
-// The service: its calls, its errors, and patience when it is busy. Addresses are relative to the page's own, so that
-// it also works below a path of a larger site.
+// Calls to the service, with retries while it is busy. Addresses are relative to the page, which may be below a path.
 
-const ATTEMPTS = 4; // without an answer, before giving up
+const ATTEMPTS = 4; // failures to connect before giving up
 
-/** An error answer of the service, or no answer. */
+/** An error answer of the service, or a failure to reach it. */
 export class ServiceError extends Error {
   constructor(message, { type = "internal", status = 0, retryAfter = null } = {}) {
     super(message);
@@ -18,12 +17,10 @@ export const predict = (body, options) => call("predict", { ...options, body });
 export const explain = (body, options) => call("explain", { ...options, body });
 
 /**
- * Make a call again as long as the service is busy or not ready, after the time that it asks for. Where there is no
- * answer at all, give up after a few attempts, each later than the one before.
- *
- * `waiting(seconds, error)` is called before every pause.
+ * Repeat a call while the service is busy or not ready, after the time in Retry-After. Without any answer, give up
+ * after `ATTEMPTS` attempts with growing pauses. `waiting(seconds, error)` is called before every pause.
  */
-export async function patiently(request, { signal, waiting = () => {} } = {}) {
+export async function withRetries(request, { signal, waiting = () => {} } = {}) {
   for (let failures = 0; ; ) {
     try {
       return await request();
@@ -35,7 +32,7 @@ export async function patiently(request, { signal, waiting = () => {} } = {}) {
       if (!busy && !(lost && failures < ATTEMPTS)) throw error;
       const seconds = error.retryAfter ?? (busy ? 1 : 2 ** (failures - 1));
       waiting(seconds, error);
-      await pause(seconds * (1 + Math.random() / 4), signal); // not all clients at the same moment
+      await pause(seconds * (1 + Math.random() / 4), signal); // so that clients do not retry in step
     }
   }
 }
@@ -56,7 +53,7 @@ async function call(path, { body, signal } = {}) {
     throw refusal(response, answer?.error);
   } catch (error) {
     if (error instanceof ServiceError || error.name === "AbortError") throw error;
-    if (error instanceof SyntaxError) throw refusal(response); // a proxy that answers in HTML, for one
+    if (error instanceof SyntaxError) throw refusal(response); // such as a proxy's HTML page
     throw new ServiceError("The service does not answer.", { type: "offline" });
   }
 }

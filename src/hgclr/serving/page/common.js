@@ -1,4 +1,4 @@
-// Elements and words that the other parts share.
+// Elements and texts that the other modules share.
 
 /** Return a new element with attributes; those that are null, undefined or false are left out. */
 export function element(tag, attributes = {}, ...children) {
@@ -16,7 +16,7 @@ export function setAttributes(target, attributes) {
   }
 }
 
-/** Return the element of the page with an id. */
+/** Return the element with an id. */
 export function byId(id) {
   return document.getElementById(id);
 }
@@ -28,31 +28,31 @@ export function count(number, noun) {
   return `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Return a probability in percent; what is not quite nothing or everything is not rounded to it. */
+/** Return a probability in percent; only 0 and 1 themselves are shown as 0 % and 100 %. */
 export function percent(probability) {
   if (probability > 0 && probability < 0.005) return "<1 %";
   if (probability < 1 && probability >= 0.995) return ">99 %";
   return `${Math.round(probability * 100)} %`;
 }
 
-/** Return a duration in a few words. */
+/** Return a duration with its unit: "40 s", "3 min", "2 h". */
 export function duration(seconds) {
   if (seconds < 90) return `${Math.max(1, Math.round(seconds))} s`;
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
-/** Return a message as a sentence. */
+/** Return a message with a capital letter and a full stop. */
 export function sentence(message) {
   return `${message.charAt(0).toUpperCase()}${message.slice(1).replace(/\.$/, "")}.`;
 }
 
-/** Return why one has to wait, and how long. */
+/** Return the reason for a pause, and its length. */
 export function delay(seconds, error) {
   const why = error.status === 429 ? "The service is busy." : sentence(error.message);
   return `${why} Trying again in ${duration(seconds)}.`;
 }
 
-/** Return the deepest of some labels: those that no other path continues. */
+/** Return the labels at the ends of their paths. */
 export function deepest(labels) {
   const inside = new Set(labels.map((label) => JSON.stringify(label.path.slice(0, -1))));
   return labels.filter((label) => !inside.has(JSON.stringify(label.path)));

@@ -1,20 +1,20 @@
-// The decoding rule, the number of paths, the threshold and abstaining. What is not set here is left to the model.
+// The form with the decoding rule, the number of paths, the threshold and abstaining; the model has the defaults.
 
 import { byId, element, percent } from "./common.js";
 
 const RULES = new Map([
   ["threshold", "Every label above its threshold, even without its parent."],
-  ["closure", "Every label above its threshold, and all labels on the way to it."],
-  ["drop-orphans", "Labels above their threshold whose ancestors all are, too."],
-  ["best-path", "The one most probable path; a higher threshold ends it earlier."],
-  ["top-k-paths", "The k most probable paths; a higher threshold ends them earlier."],
+  ["closure", "Every label above its threshold, and all its ancestors."],
+  ["drop-orphans", "Every label that is above its threshold, as are all its ancestors."],
+  ["best-path", "The most probable path; a higher threshold makes it shorter."],
+  ["top-k-paths", "The k most probable paths; a higher threshold makes them shorter."],
 ]);
 
-/** The form with the settings; `changed()` is called whenever one of them is another. */
+/** The form with the settings; `changed()` is called after every change. */
 export class Controls {
   constructor(changed) {
     this.decisions = {};
-    this.own = {}; // what was set on the page, as the service takes it
+    this.own = {}; // settings that the user has changed, in the form of a request
     this.rule = byId("rule");
     this.rule.append(
       ...[...RULES].map(([name, line]) => {
@@ -42,13 +42,13 @@ export class Controls {
     this.show();
   }
 
-  /** Take over how the model decides where nothing else is set. */
+  /** Set the model's decisions, the defaults. */
   setModel(decisions) {
     this.decisions = decisions;
     this.show();
   }
 
-  /** Return the settings as part of a request. */
+  /** Return the changed settings as part of a request. */
   settings() {
     const { paths, ...others } = this.own;
     return paths !== undefined && this.chosenRule === "top-k-paths" ? { ...others, paths } : others;
@@ -58,13 +58,13 @@ export class Controls {
     return this.own.rule ?? this.decisions.rule ?? "threshold";
   }
 
-  /** Return the threshold of a label, by its id; null where it is not known. */
+  /** Return the threshold of a label id, or null if it is unknown. */
   thresholdOf(id) {
     const thresholds = this.own.threshold ?? this.decisions.thresholds ?? null;
     return thresholds !== null && typeof thresholds === "object" ? (thresholds[id] ?? null) : thresholds;
   }
 
-  /** Draw where the most probable labels lie, above the slider. */
+  /** Draw a dot above the slider for each of the most probable labels. */
   drawRug(result) {
     byId("rug").replaceChildren(
       ...(result?.likely ?? []).map((label) => {
@@ -92,11 +92,11 @@ export class Controls {
   }
 }
 
-/** Put a slider where a value is, and say it, or what is to be said instead. */
+/** Move a slider to a value, and show the value or, where given, other words. */
 function slide(id, value, words) {
   const slider = byId(id);
   slider.value = value;
-  const said = words ?? percent(value);
-  slider.setAttribute("aria-valuetext", said);
-  byId(`${id}-value`).textContent = said;
+  const shown = words ?? percent(value);
+  slider.setAttribute("aria-valuetext", shown);
+  byId(`${id}-value`).textContent = shown;
 }

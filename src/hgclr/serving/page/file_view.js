@@ -1,21 +1,21 @@
-// A file on the page: choose it, say which column holds the text, label it in batches, download it.
+// A file on the page: choose it and its text column, label it in batches, download it.
 
-import { patiently, predict, ServiceError } from "./api.js";
+import { predict, ServiceError, withRetries } from "./api.js";
 import { byId, count, deepest, delay, duration, element, percent, sentence } from "./common.js";
 import { cellOf, FileError, readFile, writeTable } from "./tables.js";
 
-const BATCH = 32; // texts in a request: more would make the progress jump
-const TOGETHER = 2; // requests at a time: one is computed while the next is on its way
-const OVERHEAD = 1024; // bytes of a request beside its texts
+const BATCH = 32; // texts in a request: few, for smooth progress
+const TOGETHER = 2; // requests at a time: the service computes one while the next is sent
+const OVERHEAD = 1024; // bytes of a request besides its texts
 
 /**
  * Label texts. `done(rows, predictions)` is called for every batch; a prediction may be `{ error: { message } }`.
  *
- * Rejects with an AbortError when cancelled, and with a ServiceError when the service fails for good.
+ * Rejects with an AbortError when cancelled, and with a ServiceError when retries do not help.
  */
 async function labelTexts(texts, { settings, limits, signal, done, waiting }) {
   const queue = batches(texts, limits, done);
-  const failed = new AbortController(); // when one fails for good, the others stop
+  const failed = new AbortController(); // when one request fails, the others stop
   const stop = AbortSignal.any([signal, failed.signal]);
   const work = async () => {
     for (let next = queue.next(); !next.done; next = queue.next()) {
@@ -30,12 +30,12 @@ async function labelTexts(texts, { settings, limits, signal, done, waiting }) {
   }
 }
 
-/** Label a batch; where the service refuses it as a whole, its halves, down to the row that is to blame. */
+/** Label a batch; if the service rejects it, label its halves, down to the row with the fault. */
 async function label(rows, texts, options) {
   const { settings, signal, done, waiting } = options;
   const body = { texts: rows.map((row) => texts[row]), ...settings };
   try {
-    const answer = await patiently(() => predict(body, { signal }), { signal, waiting });
+    const answer = await withRetries(() => predict(body, { signal }), { signal, waiting });
     done(rows, answer.predictions);
   } catch (error) {
     if (!(error instanceof ServiceError) || (error.status !== 422 && error.status !== 413)) throw error;
@@ -49,7 +49,7 @@ async function label(rows, texts, options) {
   }
 }
 
-/** Yield batches of row numbers that keep the service's limits; rows that cannot are `done` with an error. */
+/** Yield batches of row numbers within the service's limits; a text that exceeds them is `done` with an error. */
 function* batches(texts, limits, done) {
   const share = Math.floor((limits.max_queue ?? Infinity) / TOGETHER);
   const size = Math.max(1, Math.min(BATCH, limits.texts_per_request ?? BATCH, share));
@@ -73,7 +73,7 @@ function* batches(texts, limits, done) {
 }
 
 function problemOf(text, limits) {
-  if (text === undefined) return "there is no text";
+  if (text === undefined) return "the row has no text";
   if (!text.trim()) return "the text is empty";
   const most = limits.characters_per_text ?? Infinity;
   return text.length > most && [...text].length > most ? `the text is longer than ${most} characters` : null;
@@ -81,14 +81,14 @@ function problemOf(text, limits) {
 
 const encoder = new TextEncoder();
 
-/** Return how many bytes a text has in a request. */
+/** Return the bytes of a text in a request. */
 function bytesOf(text) {
   return encoder.encode(JSON.stringify(text)).length + 1;
 }
 
 const SHOWN = 50; // rows of the preview
 
-/** The panel for files; `settings()` says how to decide, `announce(text)` speaks to screen readers. */
+/** The panel for files; `settings()` returns the decisions, `announce(text)` informs screen readers. */
 export class FileView {
   constructor({ settings, announce }) {
     Object.assign(this, { settings, announce, limits: {}, table: null, answers: [], running: null });
@@ -133,7 +133,7 @@ export class FileView {
     this.fresh();
   }
 
-  /** Return the column called text, or else the one with the longest cells. */
+  /** Return the column named text, or else the one with the longest cells. */
   likelyColumn() {
     const { columns, rows } = this.table;
     const named = columns.find((name) => name.toLowerCase() === "text");
@@ -143,7 +143,7 @@ export class FileView {
     return columns.reduce((best, name) => (length(name) > length(best) ? name : best));
   }
 
-  /** Forget what was labelled. */
+  /** Discard all predictions. */
   fresh() {
     this.running?.abort();
     this.answers = new Array(this.table.rows.length);
@@ -164,7 +164,7 @@ export class FileView {
     const since = performance.now();
     this.show(true);
     let [note, quarter] = ["", 0];
-    const tell = () => {
+    const showProgress = () => {
       const left = ((performance.now() - since) / 1000 / Math.max(1, this.done)) * (this.texts.length - this.done);
       byId("progress").value = this.done / this.texts.length;
       byId("progress-note").textContent = note || `${this.counted()}, about ${duration(left)} left`;
@@ -182,11 +182,11 @@ export class FileView {
           if (this.running !== running) return;
           note = "";
           rows.forEach((row, place) => this.keep(row, predictions[place]));
-          tell();
+          showProgress();
         },
         waiting: (seconds, error) => {
           note = `${this.counted()}. ${delay(seconds, error)}`;
-          tell();
+          showProgress();
         },
       });
       this.finish(running, `${this.counted()}, in ${duration((performance.now() - since) / 1000)}.`);
@@ -209,12 +209,12 @@ export class FileView {
   }
 
   finish(running, note) {
-    if (this.running !== running) return; // another file has taken its place
+    if (this.running !== running) return; // the user has chosen another file
     this.running = null;
     this.show(false);
     byId("progress-note").textContent = note;
-    byId("start").textContent = "Label it again";
-    byId("start").classList.toggle("main", !this.done); // the next step is to take it
+    byId("start").textContent = "Label again";
+    byId("start").classList.toggle("main", !this.done); // the main button is now Download
     this.announce(note);
     if (this.done) this.offerDownload();
   }
@@ -234,7 +234,7 @@ export class FileView {
     const link = byId("download");
     link.href = URL.createObjectURL(blob);
     link.download = `${stem}-labelled.${ending}`;
-    link.textContent = this.done < this.texts.length ? "Download what is done" : "Download";
+    link.textContent = this.done < this.texts.length ? "Download the rows so far" : "Download";
     link.hidden = false;
     link.focus();
   }
@@ -246,7 +246,7 @@ export class FileView {
     link.hidden = true;
   }
 
-  /** Return what is added to each row: in JSON lines as hgclr predict writes it, in tables as hgclr reads labels. */
+  /** Return the columns to add: in JSON lines as hgclr predict writes them, in tables as hgclr reads labels. */
   columns() {
     const answer = (row) => this.answers[row];
     const error = ["error", (row) => answer(row)?.error?.message];

@@ -1,6 +1,6 @@
-// The page: put its parts together, and ask the service for the model.
+// Connects the parts of the page, and loads the model.
 
-import { getModel, getTaxonomy, patiently } from "./api.js";
+import { getModel, getTaxonomy, withRetries } from "./api.js";
 import { byId, count, percent, sentence } from "./common.js";
 import { Controls } from "./controls.js";
 import { FileView } from "./file_view.js";
@@ -10,7 +10,7 @@ import { SearchBox, TreeView } from "./tree_view.js";
 
 const announce = (text) => (byId("live").textContent = text);
 let taxonomy = null;
-let shownText = ""; // the text that the tree is lit for
+let shownText = ""; // the text whose labels the tree shows
 
 const controls = new Controls(() => textView.ask());
 const files = new FileView({ settings: () => controls.settings(), announce });
@@ -28,11 +28,11 @@ byId("notice-retry").addEventListener("click", () => (taxonomy ? textView.ask() 
 addEventListener("online", () => (taxonomy ? textView.ask() : begin()));
 begin();
 
-/** Load model and tree, and show them. */
+/** Load and show the model and its label tree. */
 async function begin() {
   try {
-    const waiting = () => (byId("model-facts").textContent = "The model is being loaded…");
-    const [model, { labels }] = await patiently(() => Promise.all([getModel(), getTaxonomy()]), { waiting });
+    const waiting = () => (byId("model-facts").textContent = "The service is loading the model…");
+    const [model, { labels }] = await withRetries(() => Promise.all([getModel(), getTaxonomy()]), { waiting });
     taxonomy = new Taxonomy(labels);
     introduce(model);
     controls.setModel(model.decisions ?? {});
@@ -42,24 +42,24 @@ async function begin() {
     failed(null);
     textView.begin(model, taxonomy);
   } catch (error) {
-    byId("model-facts").textContent = "No model";
+    byId("model-facts").textContent = "The model could not be loaded.";
     byId("summary").textContent = "The label tree could not be loaded.";
     failed(error);
   }
 }
 
-/** Say in the header what model this is and how it decides. */
+/** Show the model and its decisions in the header. */
 function introduce({ name, labels, depth, max_length, backend, decisions = {}, version }) {
   byId("model-name").textContent = name;
   document.title = `${name} · hgclr`;
   const { rule = "threshold", thresholds, calibration } = decisions;
   const facts = [count(labels, "label"), count(depth, "level"), `reads ${count(max_length, "token")}`, backend];
-  const decides = [
-    `decides by ${rule}`,
-    typeof thresholds === "number" ? `at ${percent(thresholds)}` : "with a threshold for each label",
+  facts.push(
+    `rule ${rule}`,
+    typeof thresholds === "number" ? `threshold ${percent(thresholds)}` : "a threshold for each label",
     ...(calibration ? ["calibrated"] : []),
-  ];
-  byId("model-facts").textContent = `${facts.join(" · ")} · ${decides.join(", ")}`;
+  );
+  byId("model-facts").textContent = facts.join(" · ");
   byId("version").textContent = `hgclr ${version}`;
 }
 
@@ -77,7 +77,7 @@ function shown(result, text) {
 async function choose(label) {
   tree.setChosen(label);
   const answer = why.show(shownText, taxonomy.ids[label], taxonomy.names[label]);
-  tree.keepInSight(); // on a narrow screen the answer covers half of it
+  tree.keepInSight(); // on a narrow screen the explanation covers half of it
   const said = await answer;
   if (said) announce(said);
 }
@@ -87,16 +87,16 @@ function closeWhy() {
   tree.setChosen(null);
 }
 
-/** Show what went wrong, or with null that all is well. */
+/** Show an error; null hides it. */
 function failed(error) {
   byId("notice").hidden = error === null;
   if (error === null) return;
   byId("notice-text").textContent = sentence(error.message);
-  byId("notice-retry").hidden = error.status >= 400 && error.status < 500; // the same would be refused again
-  if (taxonomy) byId("summary").textContent = "The labels could not be asked for.";
+  byId("notice-retry").hidden = error.status >= 400 && error.status < 500; // the same request would fail again
+  if (taxonomy) byId("summary").textContent = "The text could not be labelled.";
 }
 
-/** Let tabs show the panel they control; `changed(id)` gets the id of the chosen tab. */
+/** Make tabs show the panel that they control; `changed(id)` gets the id of the chosen tab. */
 function makeTabs(list, changed) {
   const tabs = [...list.querySelectorAll("[role=tab]")];
   const choose = (chosen) => {

@@ -1,8 +1,8 @@
-// Files of texts: CSV and TSV (RFC 4180), JSON lines, plain lines. They are read and written whole, in the browser.
+// Reads and writes files of texts in the browser's memory: CSV and TSV (RFC 4180), JSON lines, plain lines.
 
 const MAXIMUM = 200 * 2 ** 20; // bytes
 
-/** Something is wrong with the file, and the user can fix it. */
+/** A fault of the file, for the user to fix. */
 export class FileError extends Error {}
 
 /**
@@ -11,12 +11,12 @@ export class FileError extends Error {}
  */
 export async function readFile(file) {
   if (file.size > MAXIMUM) {
-    throw new FileError("This file is larger than a browser should hold. Use hgclr predict for it.");
+    throw new FileError("This file is larger than 200 MB. Label it with hgclr predict.");
   }
   return readTable(decode(new Uint8Array(await file.arrayBuffer())), file.name);
 }
 
-/** Read a table from text; the name's ending tells what it is. */
+/** Read a table from text; the name's ending decides the format. */
 function readTable(text, name) {
   const ending = name.toLowerCase().split(".").at(-1);
   const table = ["jsonl", "ndjson", "json"].includes(ending)
@@ -24,11 +24,11 @@ function readTable(text, name) {
     : ["csv", "tsv", "tab"].includes(ending)
       ? readDelimited(text, ending === "csv" ? guessDelimiter(text) : "\t")
       : readLines(text);
-  if (!table.rows.length) throw new FileError("There is no row in this file.");
+  if (!table.rows.length) throw new FileError("This file has no rows.");
   return table;
 }
 
-/** Return a table as text again, with columns added: pairs of a name and a function from a row's number to a value. */
+/** Return a table with added columns as text; a column is a name and a function from a row's number to its value. */
 export function writeTable(table, added) {
   const names = freshNames(added.map(([name]) => name), table.columns);
   if (table.kind === "jsonl") {
@@ -43,7 +43,7 @@ export function writeTable(table, added) {
   return `${[line([...table.columns, ...names]), ...lines].join("\r\n")}\r\n`;
 }
 
-/** Return the text of a row; undefined where there is none. */
+/** Return the text of a row, or undefined if it has none. */
 export function cellOf(table, row, column) {
   const cell = table.kind === "jsonl" ? table.rows[row][column] : table.rows[row][table.columns.indexOf(column)];
   return typeof cell === "string" ? cell : undefined;
@@ -76,7 +76,7 @@ function readJsonLines(text) {
       throw new FileError(`Line ${number + 1} is not JSON.`);
     }
     if (row === null || typeof row !== "object" || Array.isArray(row)) {
-      throw new FileError(`Line ${number + 1} is no JSON object.`);
+      throw new FileError(`Line ${number + 1} is not a JSON object.`);
     }
     for (const name of Object.keys(row)) columns.add(name);
     rows.push(row);
@@ -96,7 +96,7 @@ function readDelimited(text, delimiter) {
   return { kind: "delimited", delimiter, columns, rows };
 }
 
-/** Return the rows of delimited text; empty lines are none. */
+/** Return the rows of delimited text, without empty lines. */
 function readCells(text, delimiter) {
   const rows = [];
   const special = new RegExp(`[${delimiter}\\r\\n]`, "g");
@@ -131,14 +131,14 @@ function readCells(text, delimiter) {
   return rows;
 }
 
-/** Return which of comma, semicolon and tab is most frequent in the header, outside of quotation marks. */
+/** Return the most frequent of comma, semicolon and tab in the header, outside of quotation marks. */
 function guessDelimiter(text) {
   const header = text.replace(/"[^"]*"/g, "").split(/\r?\n/, 1)[0];
   const times = (mark) => header.split(mark).length;
   return [",", ";", "\t"].reduce((best, mark) => (times(mark) > times(best) ? mark : best));
 }
 
-/** Return a cell as the file has it; what a spreadsheet would run as a formula gets an apostrophe, as people type it. */
+/** Return a cell as CSV; an apostrophe before a formula keeps spreadsheets from running it. */
 function quote(cell, delimiter) {
   const formula = typeof cell === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(cell) && Number.isNaN(Number(cell));
   const text = formula ? `'${cell}` : String(cell);

@@ -1,7 +1,7 @@
-// The label tree: who is below whom, and labels found by a part of their name. Labels are numbers here, their places
-// in the model's order; -1 is above all.
+// The label tree: parents, children and a search by name. A label is its index in the model's order; -1 is the root
+// above the top labels.
 
-/** A tree of labels, from what `GET /taxonomy` answers. */
+/** The label tree from `GET /taxonomy`. */
 export class Taxonomy {
   constructor(labels) {
     this.ids = labels.map((label) => label.id);
@@ -22,19 +22,19 @@ export class Taxonomy {
     return this.ids.length;
   }
 
-  /** Return the labels right below one, by name. */
+  /** Return the children of a label, sorted by name. */
   children(label) {
     return this.below.get(label) ?? [];
   }
 
-  /** Return the labels from the top down to one, itself included. */
+  /** Return the labels from the top label down to a label, itself included. */
   path(label) {
     const path = [];
     for (let node = label; node !== -1; node = this.parents[node]) path.unshift(node);
     return path;
   }
 
-  /** Return labels in whose name or id all words of a query occur, the best first. */
+  /** Return labels whose name or id has all words of a query, the best first. */
   search(query, limit) {
     const words = fold(query).split(/\s+/).filter(Boolean);
     if (!words.length) return [];
@@ -47,12 +47,12 @@ export class Taxonomy {
   }
 }
 
-/** Lower case, without accents. */
+/** Return a text in lower case without accents. */
 function fold(text) {
   return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 }
 
-/** Return 0 where a name begins with a word, 1 where a word in it does, 2 elsewhere. */
+/** Return 0 if a name begins with the word, 1 if one of its words does, 2 otherwise. */
 function rank(name, word) {
   const place = name.indexOf(word);
   if (place === 0) return 0;

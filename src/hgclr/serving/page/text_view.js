@@ -1,17 +1,17 @@
-// One text: its labels, asked for whenever it or the settings change, and the words that carry one of them.
+// One text: its labels, updated with every change of text or settings, and the words that carry a label.
 
-import { explain, patiently, predict } from "./api.js";
+import { explain, predict, withRetries } from "./api.js";
 import { byId, count, deepest, delay, element, percent, sentence } from "./common.js";
 
 const LIKELY = 60; // labels that are drawn above the slider
-const UNLIKELY = 0.02; // below this they would lie on one another
+const UNLIKELY = 0.02; // less probable labels are not drawn: they would overlap
 
-/** Return the probability of every label, from the service's map of ids; an empty list where there is no such map. */
+/** Return the probability of every label from the service's map by id; an empty list without a map. */
 function allProbabilities(taxonomy, map) {
   return map ? taxonomy.ids.map((id) => map[id]) : [];
 }
 
-/** Return a prediction with labels as numbers; see `rowsToShow`. */
+/** Return a prediction by label index; see `rowsToShow`. */
 function readResult(taxonomy, prediction, probabilities) {
   const map = (labels) => new Map(labels.map((label) => [taxonomy.places.get(label.id), label.probability]));
   return {
@@ -30,18 +30,18 @@ function likely(probabilities) {
   return labels.sort((a, b) => probabilities[b] - probabilities[a]).slice(0, LIKELY);
 }
 
-const TYPING = 250; // milliseconds without a key before a text is taken as it is
-const SETTLED = 700; // milliseconds without a change before a result is said aloud
+const TYPING = 250; // milliseconds without a key before the text is sent
+const SETTLED = 700; // milliseconds without a change before screen readers get the result
 
 /**
- * Watches the text field. `shown(result, text)` gets every result, null without a text; `failed(error)` what went
- * wrong, null when it is over.
+ * Labels the text field. `shown(result, text)` gets every result, null without a text; `failed(error)` gets every
+ * error, null after a success.
  */
 export class TextView {
   constructor({ settings, shown, failed, announce }) {
     Object.assign(this, { settings, shown, failed, announce, taxonomy: null, model: null });
     this.field = byId("text");
-    this.asked = null; // the newest question, while it is not answered
+    this.asked = null; // the newest request that is not sent yet
     this.busy = false;
     this.known = { text: null, rule: null, probabilities: null };
     this.field.addEventListener("input", () => {
@@ -60,14 +60,14 @@ export class TextView {
     return this.field.value.trim() ? this.field.value : "";
   }
 
-  /** Start to work, once model and tree are known. */
+  /** Start to label, once the model and its label tree are loaded. */
   begin(model, taxonomy) {
     Object.assign(this, { model, taxonomy });
     this.note();
     this.ask();
   }
 
-  /** Ask about the text as it is now. While a question is on its way, only the newest of those after it is kept. */
+  /** Label the current text. While one request is running, only the newest of the later ones is kept. */
   async ask() {
     if (!this.taxonomy) return;
     this.asked = { text: this.text, ...this.settings() };
@@ -89,17 +89,17 @@ export class TextView {
   async answer(question) {
     if (!question.text) {
       this.failed(null);
-      byId("summary").textContent = `${count(this.taxonomy.size, "label")}, none lit: there is no text yet.`;
+      byId("summary").textContent = `${count(this.taxonomy.size, "label")}, none predicted: there is no text yet.`;
       this.shown(null, "");
       return;
     }
     const same = this.known.text === question.text && this.known.rule === question.rule;
     const affordable = this.taxonomy.size <= (this.model.limits?.probabilities ?? Infinity);
     const body = same || !affordable ? question : { ...question, probabilities: true };
-    this.stopWaiting = new AbortController(); // a newer question need not wait until an older one has its turn
+    this.stopWaiting = new AbortController(); // a newer request ends the pause of an older one
     const { signal } = this.stopWaiting;
     const waiting = (seconds, error) => (byId("summary").textContent = delay(seconds, error));
-    const answer = await patiently(() => predict(body), { signal, waiting });
+    const answer = await withRetries(() => predict(body), { signal, waiting });
     const [prediction] = answer.predictions;
     if (prediction.error) {
       this.failed(new Error(prediction.error.message));
@@ -118,7 +118,7 @@ export class TextView {
 
   summarise({ labels, abstained = [], note }) {
     const ends = deepest(labels);
-    const unsure = abstained.length ? "No label is sure enough" : "No label is probable enough. The nearest are:";
+    const unsure = abstained.length ? "No label is sure enough" : "No label is probable enough. The most probable are:";
     const none = note ? `No label: ${note}` : unsure;
     const some = labels.length ? `${count(labels.length, "label")} on ${count(ends.length, "path")}` : none;
     const words = abstained.length ? `${some}, ${abstained.length} abstained` : some;
@@ -128,7 +128,7 @@ export class TextView {
     this.speaking = setTimeout(() => this.announce([words, ...paths].join("; ")), SETTLED);
   }
 
-  /** Say below the text how much of it counts. */
+  /** Show below the text whether it is too long. */
   note(truncated = false) {
     const most = this.model?.limits?.characters_per_text ?? Infinity;
     const length = this.field.value.length > most / 2 ? [...this.field.value].length : 0;
@@ -141,10 +141,10 @@ export class TextView {
   }
 }
 
-const PATIENCE = 200; // milliseconds before it is said that one has to wait
-const FAINT = 0.1; // of the strongest word: what matters less is not marked
+const PATIENCE = 200; // milliseconds before the panel shows that it is waiting
+const FAINT = 0.1; // words below this share of the strongest relevance are not marked
 
-const METHODS = { integrated: "integrated gradients", occlusion: "leaving each out" };
+const METHODS = { integrated: "integrated gradients", occlusion: "leaving each word out" };
 
 /** The panel that explains one label of the text; `closed()` is called when the user closes it. */
 export class Why {
@@ -167,16 +167,16 @@ export class Why {
     this.panel.hidden = true;
   }
 
-  /** Ask for the words that carry a label of a text, and mark them. Returns what is to be said aloud. */
+  /** Request and mark the words that carry a label of a text. Returns the announcement for screen readers. */
   async show(text, id, name) {
     this.request?.abort();
     const { signal } = (this.request = new AbortController());
     this.panel.hidden = false;
     byId("why-title").replaceChildren("Why ", element("bdi", {}, name), "?");
-    const timer = setTimeout(() => this.say("Looking at every word…"), PATIENCE);
+    const timer = setTimeout(() => this.say("Computing the relevance of each word…"), PATIENCE);
     this.panel.setAttribute("aria-busy", "true");
     try {
-      const answer = await patiently(() => explain({ text, labels: [id] }, { signal }), { signal });
+      const answer = await withRetries(() => explain({ text, labels: [id] }, { signal }), { signal });
       const label = answer.labels.find((explained) => explained.id === id);
       const carriers = this.mark(text, answer, label);
       const note = worth(answer, label);
@@ -192,9 +192,9 @@ export class Why {
     }
   }
 
-  /** Mark the words of a text, stronger the more they matter; return those that carry the label. */
+  /** Mark the words of a text by relevance; return those that carry the label. */
   mark(text, { words }, { relevance, kept }) {
-    const characters = [...text]; // places are counted in code points
+    const characters = [...text]; // the service counts code points
     const strongest = Math.max(0, ...relevance.map(Math.abs));
     const carriers = new Set(kept.filter((word) => relevance[word] > 0));
     const parts = [];
@@ -210,11 +210,11 @@ export class Why {
         return;
       }
       const mark = element("mark", { class: kind }, content);
-      // The root, because else only the strongest would be seen.
+      // The square root keeps weaker words visible.
       mark.style.setProperty("--weight", Math.sqrt(Math.abs(weight)).toFixed(3));
       parts.push(mark);
     });
-    parts.push(element("span", { class: "quiet" }, characters.slice(end).join(""))); // what the model does not read
+    parts.push(element("span", { class: "quiet" }, characters.slice(end).join(""))); // beyond the model's length
     byId("why-words").replaceChildren(...parts);
     byId("why-legend").hidden = false;
     return [...carriers].map((word) => words[word].word);
@@ -227,7 +227,7 @@ export class Why {
   }
 }
 
-/** Say what the underlined words are worth. */
+/** Return how much the underlined words matter for the label. */
 function worth({ method, keep, words_not_read: unread }, label) {
   const said = [
     `With the underlined words alone the label has ${percent(label.probability_only_kept)},`,

@@ -1,4 +1,4 @@
-// Light or dark, as it was chosen last. This runs before the first paint, so that the page never flashes.
+// The user's last choice of light or dark. This runs before the first paint, so that the page does not flash.
 (() => {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -6,7 +6,7 @@
   try {
     chosen = localStorage.getItem("hgclr-theme");
   } catch {
-    // Storage may be forbidden; the system's choice holds then.
+    // Without storage, the system's setting applies.
   }
   if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
@@ -20,7 +20,7 @@
       try {
         localStorage.setItem("hgclr-theme", root.dataset.theme);
       } catch {
-        // It holds until the page is left.
+        // Without storage, the choice lasts until the page is left.
       }
       show();
     });

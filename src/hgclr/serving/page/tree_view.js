@@ -1,15 +1,15 @@
-// The label tree on the page: which rows are shown, how they light up, and a field that finds a label.
+// The label tree on the page: its visible rows, their states, and a search field.
 
 import { byId, element, percent, setAttributes } from "./common.js";
 
-const STEP = 20; // labels that are added when one asks for more
-const NEAREST = 3; // labels that are shown when none is predicted
-const MOST = 200; // predicted labels that are shown at once, the most probable ones: at a threshold of 0 all are predicted
+const STEP = 20; // labels added by each click on "more"
+const NEAREST = 3; // labels shown when none is predicted
+const MOST = 200; // limit on the predicted labels shown: a threshold of 0 predicts all labels
 
-/** What was opened and closed by hand, and what was looked for. */
+/** The labels that the user has opened, closed or searched for. */
 class Unfolding {
   constructor() {
-    this.more = new Map(); // label -> how many of its children are shown beside those that must be
+    this.more = new Map(); // label -> number of children shown besides the needed ones
     this.closed = new Set();
     this.pinned = new Set();
   }
@@ -37,8 +37,8 @@ class Unfolding {
 /**
  * Return the rows to show, in order.
  *
- * `result` is null as long as there is no text; else `predicted` and `abstained` are maps from labels to probabilities and
- * `probabilities` holds one for every label, or none where there are too many of them to be asked for.
+ * `result` is null without a text. Otherwise `predicted` and `abstained` map labels to probabilities, and `probabilities`
+ * has one for every label, or none if the model has too many labels.
  */
 function rowsToShow(taxonomy, result, unfolding) {
   const needed = new Set();
@@ -47,7 +47,7 @@ function rowsToShow(taxonomy, result, unfolding) {
   }
   const order = result
     ? (a, b) => (result.probabilities[b] ?? 0) - (result.probabilities[a] ?? 0) || a - b
-    : () => 0; // by name already
+    : () => 0; // children are sorted by name
   const rows = [];
   const walk = (parent, level) => {
     const children = taxonomy.children(parent);
@@ -71,7 +71,7 @@ function rowsToShow(taxonomy, result, unfolding) {
   return rows;
 }
 
-/** Return the labels whose branches are shown: those that are predicted or abstained; if there are none, the nearest. */
+/** Return the labels whose branches are shown: predicted and abstained ones, or else the most probable ones. */
 function lit({ predicted, abstained, probabilities }) {
   const labels = [...predicted, ...abstained];
   if (!labels.length) return nearest(probabilities);
@@ -79,7 +79,7 @@ function lit({ predicted, abstained, probabilities }) {
   return labels.slice(0, MOST).map(([label]) => label);
 }
 
-/** Return the few most probable labels. */
+/** Return the most probable labels. */
 function nearest(probabilities) {
   const best = [];
   probabilities.forEach((probability, label) => {
@@ -92,7 +92,7 @@ function nearest(probabilities) {
   return best;
 }
 
-const TYPING = 600; // milliseconds within which letters belong to one word that is typed ahead
+const TYPING = 600; // milliseconds within which typed letters form one word
 
 /** Shows a tree in a list; `choose(label)` is called when a label is clicked or Enter is pressed on it. */
 export class TreeView {
@@ -108,7 +108,7 @@ export class TreeView {
     list.addEventListener("focusin", (event) => this.setCurrent(event.target.dataset.key));
   }
 
-  /** Show a tree without lights. */
+  /** Show a tree without a result. */
   setTaxonomy(taxonomy) {
     this.taxonomy = taxonomy;
     this.refold();
@@ -116,36 +116,36 @@ export class TreeView {
     this.list.removeAttribute("aria-busy");
   }
 
-  /** Forget what was opened, closed and looked for. */
+  /** Discard what the user has opened, closed and searched for. */
   refold() {
     this.unfolding = new Unfolding();
   }
 
-  /** Light up a result; see `rowsToShow`. */
+  /** Show a result; see `rowsToShow`. */
   show(result) {
     this.result = result;
     this.render();
   }
 
-  /** Mark the label that is explained, or none. */
+  /** Mark the label that is explained; null marks none. */
   setChosen(label) {
     this.chosen = label;
     this.render();
   }
 
-  /** Scroll to the row with the focus, if need be. */
+  /** Scroll to the current row if it is not visible. */
   keepInSight() {
     this.items.get(this.current)?.scrollIntoView({ block: "nearest" });
   }
 
-  /** Go back to the label that was explained, which is explained no more. */
+  /** Unmark the label that was explained, and focus it. */
   focusChosen() {
     const key = `l${this.chosen}`;
     this.setChosen(null);
     this.focus(key);
   }
 
-  /** Show a label wherever it is, and put the focus on it. */
+  /** Show and focus a label anywhere in the tree. */
   find(label) {
     this.unfolding.pin(label, this.taxonomy);
     this.render();
@@ -173,7 +173,7 @@ export class TreeView {
     if (focused && this.current && document.activeElement !== this.items.get(this.current)) this.focus(this.current);
   }
 
-  /** Return the key of the row that takes the place of the current one when that goes. */
+  /** Return the key of the row that becomes current when the current one is removed. */
   nearestKept(keys) {
     if (this.current?.startsWith("l")) {
       const path = this.taxonomy.path(Number(this.current.slice(1)));
@@ -233,7 +233,7 @@ export class TreeView {
     });
   }
 
-  /** Return whether a label is lit, and its probability, undefined where that is not known. */
+  /** Return the state of a label, and its probability, undefined if it is unknown. */
   stateOf(label) {
     if (!this.result) return ["idle", undefined];
     const { predicted, abstained, probabilities } = this.result;
@@ -250,7 +250,7 @@ export class TreeView {
     else this.act(row);
   }
 
-  /** Do what Enter and a click do: explain a label, show more of them. */
+  /** Handle Enter or a click: explain a label, or show more labels. */
   act(row) {
     if (row.parent !== undefined) {
       const before = new Set(this.rows.map((shown) => shown.key));
@@ -287,12 +287,12 @@ export class TreeView {
     event.preventDefault();
   }
 
-  /** Go to the next label that begins with what was typed. */
+  /** Focus the next label that begins with the typed letters. */
   typeAhead(letter, place) {
     const now = performance.now();
     this.typed = { text: now - this.typed.time < TYPING ? this.typed.text + letter : letter, time: now };
     const start = this.typed.text.toLowerCase();
-    const from = start.length > 1 ? place : place + 1; // a first letter leaves the row it was typed on
+    const from = start.length > 1 ? place : place + 1; // a first letter moves to another row
     const turned = [...this.rows.slice(from), ...this.rows.slice(0, from)];
     const named = turned.find((row) => this.taxonomy.names[row.label]?.toLowerCase().startsWith(start));
     if (named) this.focus(named.key);
@@ -309,7 +309,7 @@ export class TreeView {
     item.focus();
   }
 
-  /** Let the Tab key lead to one row only. */
+  /** Make a row the only one that the Tab key reaches. */
   setCurrent(key) {
     if (!key || key === this.current) return;
     this.items.get(this.current)?.setAttribute("tabindex", "-1");
@@ -318,9 +318,9 @@ export class TreeView {
   }
 }
 
-const FOUND = 12; // labels that the search shows
+const FOUND = 12; // limit on the labels that a search shows
 
-/** `found(label)` is called with the label that was picked. */
+/** The search field; `found(label)` is called with the chosen label. */
 export class SearchBox {
   constructor(found) {
     Object.assign(this, { found, taxonomy: null, labels: [], active: -1 });
@@ -346,7 +346,7 @@ export class SearchBox {
     this.labels = this.taxonomy.search(query, FOUND);
     this.list.replaceChildren(...this.labels.map((label, place) => this.option(label, place)));
     if (query && !this.labels.length) {
-      this.list.append(element("li", { role: "option", "aria-disabled": "true" }, "No label has this in its name"));
+      this.list.append(element("li", { role: "option", "aria-disabled": "true" }, "No label matches"));
     }
     this.list.hidden = !query;
     this.input.setAttribute("aria-expanded", String(Boolean(query)));
