@@ -25,7 +25,7 @@ from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.classifier import sampled
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, write

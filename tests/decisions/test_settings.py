@@ -31,7 +31,7 @@ from hgclr.decisions.settings import (
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, Case, cases, forests, path
 

@@ -18,7 +18,7 @@ from hgclr.decisions.settings import Decisions, Isotonic, Temperatures, fit_cali
 from hgclr.decisions.thresholds import ThresholdTuner
 from hgclr.decisions.tuning import Calibrated, Candidate, Outputs, Quality, calibrate
 from hgclr.errors import InputError
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 from support.toy import random_tree

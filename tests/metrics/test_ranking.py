@@ -12,7 +12,7 @@ from hypothesis import given
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, ndcg_score
 
-from hgclr.metrics.ranking import RankingScores
+from hgclr.metrics.probabilities import RankingScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, closed_matrix, lowered, probability_batches, sets, with_ancestors
 
@@ -109,7 +109,7 @@ def test_a_batch_larger_than_a_block_is_scored_whole(monkeypatch: pytest.MonkeyP
     random = np.random.default_rng(5)
     probabilities, gold = random.random((20, 3)), random.random((20, 3)) < 0.5
     whole = scored(taxonomy, probabilities, gold, (1, 2)).to_json()
-    monkeypatch.setattr("hgclr.metrics.ranking.BLOCK", 7)
+    monkeypatch.setattr("hgclr.metrics.probabilities.BLOCK", 7)
     for name, value in scored(taxonomy, probabilities, gold, (1, 2)).to_json().items():
         assert value == pytest.approx(whole[name])
 

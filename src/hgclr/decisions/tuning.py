@@ -27,7 +27,7 @@ from hgclr.decisions.settings import (
 )
 from hgclr.decisions.thresholds import BY_PATH, Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone

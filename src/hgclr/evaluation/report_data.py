@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import Decisions
-from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.intervals import BootstrapScores
-from hgclr.metrics.ranking import RankingScores
+from hgclr.metrics.probabilities import CalibrationScores, RankingScores
 from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, score_group
 from hgclr.presentation import excerpt
 from hgclr.taxonomy import Taxonomy
