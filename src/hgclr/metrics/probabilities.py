@@ -1,4 +1,4 @@
-"""Scores of probabilities, without a threshold: rank of the gold labels, calibration error, Brier score, reliability."""
+"""Scores of probabilities, without a threshold: ranks of gold labels, calibration error, Brier score, reliability."""
 
 from __future__ import annotations
 
