@@ -158,7 +158,7 @@ def test_models_are_mapped_by_the_rows_of_their_heads(
 ) -> None:
     with caplog.at_level("WARNING"):
         maps = map_models({"flat": models["flat"], "HGCLR": models["hgclr"]}, permutations=4)
-    assert caplog.text.count("its head started from the labels' names") == 2
+    assert len(caplog.records) == 2
     for name, folder in (("flat", "flat"), ("HGCLR", "hgclr")):
         vectors, tree = label_vectors(models[folder])
         assert tree == taxonomy

@@ -1,4 +1,4 @@
-"""Rerun the paper: its corpora, the systems it compares, its tables and figures, and its authors' checkpoint."""
+"""Reproduce the paper: its corpora, the systems it compares, its tables and figures, and its authors' checkpoint."""
 
 from hgclr.registry import Extension
 

@@ -1,8 +1,8 @@
-"""TF-IDF under logistic regression, label by label or down the tree: what a user would otherwise pick.
+"""Classical baselines: TF-IDF with a logistic regression per label, or with one per parent label.
 
-Both read the documents that the neural systems read, sampled alike, and write a ``metrics.json`` of the same form. The
-strength of regularisation is chosen on dev. The first has its decisions tuned there as the neural systems have; the
-second gives labels without probabilities, so that there is nothing to tune.
+Both read the same documents as the neural systems, and write a ``metrics.json`` of the same form. The regularisation is
+chosen on dev. The first has its decisions tuned there, like the neural systems; the second predicts labels without
+probabilities, so there is nothing to tune.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from hgclr.training.head import LEAST
 from hgclr.training.run_checks import check_splits, data_folder
 
 STRENGTHS = (1.0, 10.0, 100.0)
-"""C of the logistic regression, the inverse of how strongly it is regularised."""
+"""C of the logistic regression, the inverse of the regularisation."""
 TERMS = 50_000
-"""The most frequent words and pairs of words that count; each label has a weight for each."""
+"""Number of features: the most frequent words and pairs of words."""
 SEARCHED = 4_000
-"""Training documents from which on all settings are compared on a random sample of so many."""
+"""With more training documents, all settings are compared on a random sample of this size."""
 FINALISTS = 2
-"""Settings that are then compared on all documents: with 58,000 documents, one takes minutes."""
+"""Settings that are then compared on all documents; with 58,000 documents, one takes minutes."""
 TOLERANCE = 0.01
-"""Tolerance of liblinear; a hundredth of it takes longer and changes no figure that is shown."""
+"""Tolerance of liblinear; a hundredth of it takes longer and changes no reported score."""
 Kind = Literal["tfidf", "hiclass"]
 Model = Callable[[Any], NDArray[Any]]
-"""From TF-IDF rows, sparse, (n, terms), to logits or, where there are no probabilities, label sets, (n, K)."""
+"""A function from TF-IDF rows, sparse, (n, terms), to logits or, without probabilities, label sets, (n, K)."""
 WINDOW = 1024
-"""Documents that are read, and scored, at a time."""
+"""Documents read or scored at a time."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is chosen on dev: C, and whether examples count by how rare their class is."""
+    """Settings chosen on dev: C, and whether examples are weighted by the rarity of their class."""
 
     strength: float
     balanced: bool = False
@@ -60,7 +60,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """A setting, what was fitted with it, and how that fared on dev: at 0.5, and with decisions tuned there."""
+    """A setting, the model fitted with it, and its scores on dev: at 0.5, and with tuned decisions."""
 
     setting: Setting
     documents: int
@@ -70,7 +70,7 @@ class _Trial:
 
     @property
     def value(self) -> tuple[float, float]:
-        """Mean of Micro- and Macro-F1 on dev: tuned, on documents not tuned on, if it can be; then at 0.5."""
+        """Mean of Micro- and Macro-F1 on dev: with out-of-fold tuned decisions if possible, then at 0.5."""
         at_half = (self.scores.micro().f1 + self.scores.macro().f1) / 2
         return (at_half if self.tuned is None else self.tuned.after.by("both")), at_half
 
@@ -83,11 +83,11 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
     """Fit on train, choose the setting and tune decisions on dev, score dev and test, and write ``metrics.json``.
 
     Args:
-        kind: one logistic regression for each label (``tfidf``), or for each parent a multinomial one of its children
+        kind: one logistic regression for each label (``tfidf``), or a multinomial one for the children of each parent
             (``hiclass``).
-        run: data, seed (it decides the sample of documents) and output; ``model.max_length``, where it is set, cuts
-            the texts after so many tokens of ``model.encoder``.
-        on_documents: called with the number of documents read, as it grows.
+        run: data, seed of the sample of documents, and output; ``model.max_length``, if set, truncates the texts after
+            so many tokens of ``model.encoder``.
+        on_documents: called with the number of documents read since the last call.
     """
     require_extra("sklearn", extra="paper", capability="TF-IDF with logistic regression")
     if kind == "hiclass":
@@ -124,7 +124,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "machine": machine("scikit-learn", "scipy", "hiclass"),
     }
     decisions = {"": Decisions(taxonomy), "_at_0.5": Decisions(taxonomy)}
-    if best.tuned is not None:  # as training writes it
+    if best.tuned is not None:  # in the form that training writes
         decisions[""] = best.tuned.decisions
         metrics["tuned"] = {
             "rule": best.tuned.decisions.rule,
@@ -141,7 +141,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
 
 
 def settings_of(kind: Kind) -> list[Setting]:
-    """Return what is tried; a choice among the children of a parent is not weighted."""
+    """Return the settings to try; ``hiclass`` has no weighting."""
     weighting = (False, True) if kind == "tfidf" else (False,)
     return [Setting(strength, balanced) for strength in STRENGTHS for balanced in weighting]
 
@@ -168,7 +168,7 @@ class _Split:
 
 
 def _search(kind: Kind, train: _Split, dev: _Split, seed: int) -> tuple[_Trial, list[_Trial]]:
-    """Return the best trial on all documents, and all trials; of many documents, most are on a sample."""
+    """Return the best trial on all documents, and all trials; with many documents, most use a sample."""
     settings, tried = settings_of(kind), list[_Trial]()
     if len(train) > SEARCHED:
         some = train.some(SEARCHED, seed)
@@ -176,7 +176,7 @@ def _search(kind: Kind, train: _Split, dev: _Split, seed: int) -> tuple[_Trial, 
         best = sorted(tried, key=lambda trial: trial.value, reverse=True)[:FINALISTS]
         settings = [trial.setting for trial in best]
     last = [_try(kind, setting, train, dev, seed) for setting in settings]
-    return max(last, key=lambda trial: trial.value), [*tried, *last]  # the first of equals
+    return max(last, key=lambda trial: trial.value), [*tried, *last]  # ties: the first
 
 
 def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) -> _Trial:
@@ -185,13 +185,13 @@ def _try(kind: Kind, setting: Setting, train: _Split, dev: _Split, seed: int) ->
     (scores,) = _score(fitted, dev, [decisions])
     tuned = None
     if kind == "tfidf" and len(dev) >= LEAST:
-        looked_at = dev if len(dev) <= most else dev.some(most, seed)
-        tuned = calibrate(Outputs(fitted(looked_at.rows), looked_at.gold), decisions, seed=seed)
+        sample = dev if len(dev) <= most else dev.some(most, seed)
+        tuned = calibrate(Outputs(fitted(sample.rows), sample.gold), decisions, seed=seed)
     return _Trial(setting, len(train), fitted, scores, tuned)
 
 
 def _fit_tfidf(train: _Split, setting: Setting) -> Model:
-    """Fit a logistic regression for each label; one that no document has, or all have, is a constant."""
+    """Fit a logistic regression for each label; a label of no document or of all documents gets a constant."""
     from sklearn.linear_model import LogisticRegression
 
     weights = np.zeros((train.rows.shape[1], len(train.taxonomy)), dtype=np.float32)
@@ -206,9 +206,9 @@ def _fit_tfidf(train: _Split, setting: Setting) -> Model:
 
 
 def _fit_hiclass(train: _Split, setting: Setting) -> Model:
-    """Fit hiclass' local classifier per parent node: at each label on the way down, choose one of its children.
+    """Fit hiclass' local classifier per parent node: at each label on the way down, it chooses one of the children.
 
-    A document with several paths is refused; hiclass 5 predicts one.
+    A document with several paths is an error: hiclass 5 predicts a single path.
     """
     from hiclass import LocalClassifierPerParentNode
     from sklearn.linear_model import LogisticRegression
@@ -219,11 +219,11 @@ def _fit_hiclass(train: _Split, setting: Setting) -> Model:
         if len({int(depths[label]) for label in path}) < len(path):
             names = "; ".join(taxonomy.path_name(label) for label in path)
             raise InputError(
-                f"hiclass gives a text one path of labels, and a training document has several: {names}",
-                remedy="leave the row hiclass out for such data",
+                f"hiclass predicts a single path, but a training document has several: {names}",
+                remedy="omit the system hiclass for this data",
             )
     levels = max(map(len, paths))
-    # Shorter paths are filled up with "", which hiclass takes for their end; labels go by their index.
+    # hiclass reads "" as the end of a path; labels are given by index.
     targets = np.array([[*map(str, path), *[""] * (levels - len(path))] for path in paths])
     model = LocalClassifierPerParentNode(local_classifier=LogisticRegression(C=setting.strength, max_iter=1000))
     with warnings.catch_warnings():
@@ -238,7 +238,7 @@ def _fit_hiclass(train: _Split, setting: Setting) -> Model:
 
 
 def _score(model: Model, split: _Split, decisions: Sequence[Decisions]) -> list[MultiLabelScores]:
-    """Score each way to decide; a model without probabilities has decided already."""
+    """Return the scores with each of the decisions, which a model without probabilities does not need."""
     scores = [MultiLabelScores(split.taxonomy) for _ in decisions]
     for start in range(0, len(split), WINDOW):
         place = slice(start, start + WINDOW)
@@ -259,10 +259,10 @@ def _matrix(label_sets: Sequence[Sequence[int]], labels: int) -> NDArray[np.bool
 def read_splits(
     run: RunConfig, folder: DataFolder, on_documents: Callable[[int], None] | None = None
 ) -> dict[str, list[Document]]:
-    """Return the documents that a neural run with these settings reads: the same samples, the same part of each text.
+    """Return the documents that a neural run with these settings reads, in the same samples and equally truncated.
 
     Raises:
-        InputError: if a split is empty or holds a bad row, or there is no train or dev to be had.
+        InputError: if a split is empty or has a bad row, or there is no train or dev.
     """
     limits = {"train": run.data.limit, "dev": run.data.dev_limit, "test": run.data.test_limit}
     check_splits(run, folder)
@@ -287,7 +287,7 @@ def read_splits(
 
 
 def _cut(tokenizer: PreTrainedTokenizerBase, length: int | None, documents: Sequence[Document]) -> list[Document]:
-    """Leave of each text the part that an encoder reads."""
+    """Return documents with their texts truncated after ``length`` tokens."""
     texts = [document.text for document in documents]
     encoded = tokenizer(texts, truncation=True, max_length=length, return_offsets_mapping=True)
     shortened = []

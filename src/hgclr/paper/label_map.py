@@ -1,7 +1,7 @@
-"""Figure 5: do the label vectors that a model has learned show the label tree?
+"""Figure 5: a t-SNE map of the label vectors, with measures of how well they show the label tree.
 
-The paper draws a t-SNE of the head's rows and lets the eye judge. Here each map comes with numbers from the vectors
-themselves, and with the same numbers for parents assigned at random.
+The paper only shows the t-SNE of the head's rows. Here each map has two measures, computed from the vectors, and the
+same measures for parents assigned at random.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 BLOCK = 2**22
-"""Similarities computed at a time: 32 megabytes."""
+"""Similarities computed at a time: 32 MB."""
 PERMUTATIONS = 200
-"""How often the parents are shuffled for the baselines."""
+"""Number of shuffled trees for the baselines."""
 PERPLEXITY = 30.0
-"""Of t-SNE, where there are labels enough: scikit-learn's own default."""
+"""Perplexity of t-SNE if there are enough labels, scikit-learn's default."""
 PANEL = 4.7
-"""Inches: the side of a map."""
+"""Side of a map in inches."""
 MARKERS = "os^DvPXp<>"
-"""Children of a parent share a shape as well as a colour: for readers and printers that do not tell colours apart."""
+"""Children of a parent share a shape besides a colour, for readers who cannot tell colours apart."""
 LISTED = 40
-"""Parents up to which the legend names them."""
+"""The legend names up to this many parents."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number, and the same when every label below the top is given one of the parents at random.
+    """A measure of the label tree, and its distribution over trees with shuffled parents.
 
     Args:
-        value: for the tree as it is.
+        value: the measure of the true tree.
         shuffled_mean: mean over the shuffled trees.
-        shuffled_sd: their standard deviation.
-        as_good: share of the trees, the true one among them, whose value is as good as this: a p-value.
+        shuffled_sd: standard deviation over the shuffled trees.
+        as_good: share of all trees, the true one included, with a value at least as good: a p-value.
     """
 
     value: float
@@ -69,11 +69,11 @@ class Measure:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The labels of one model in the plane, and how well their vectors show the tree.
+    """The labels of one model in the plane, with two measures of how well their vectors show the tree.
 
-    ``positions`` are by t-SNE, (K, 2). The silhouette by parent is from -1 to 1 (families tight and apart), None where
-    no two parents have two children each. ``father_rank`` is the mean place of a label's father among the K - 1 other
-    labels by cosine similarity, 1 the best. Both baselines are of so many shuffled trees (``permutations``).
+    ``positions`` are from t-SNE, (K, 2). The silhouette by parent is between -1 and 1 (siblings close together, far
+    from others), None unless two parents have two children each. ``father_rank`` is the mean rank of a label's parent
+    among the K - 1 other labels by cosine similarity; 1 is the best. ``permutations`` is the number of shuffled trees.
     """
 
     taxonomy: Taxonomy
@@ -85,7 +85,7 @@ class LabelMap:
 
     @property
     def father_rank_by_chance(self) -> float:
-        """The mean place of any one label among the K - 1 others."""
+        """The mean rank of a random label among the K - 1 others."""
         return len(self.taxonomy) / 2
 
     def to_json(self) -> dict[str, Any]:
@@ -107,15 +107,15 @@ class LabelMap:
 
 
 def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int = PERMUTATIONS) -> dict[str, LabelMap]:
-    """Map the label vectors of models, folders that ``hgclr train`` wrote, by the name to show; all have one tree."""
+    """Return the label maps of models, given as folders by the name to show; all must have the same label tree."""
     loaded = {name: label_vectors(folder) for name, folder in folders.items()}
     (first, (_, taxonomy)), *others = loaded.items()
     for name, (_, other) in others:
         if other != taxonomy:
             raise InputError(
-                f"its label tree, of {len(other)} labels, is not that of {folders[first]}, of {len(taxonomy)}",
+                f"its label tree ({len(other)} labels) differs from that of {folders[first]} ({len(taxonomy)} labels)",
                 path=folders[name],
-                remedy="give models that were trained on the same label tree",
+                remedy="give models with the same label tree",
             )
     return {
         name: map_labels(vectors, taxonomy, seed=seed, permutations=permutations)
@@ -124,37 +124,37 @@ def map_models(folders: Mapping[str, Path], *, seed: int = 0, permutations: int 
 
 
 def label_vectors(folder: Path) -> tuple[Floats, Taxonomy]:
-    """Return the rows of a model's last linear layer, W_c, (K, H), and its label tree."""
+    """Return the rows of a model's head, W_c, (K, H), and its label tree."""
     from hgclr.models import load_deployed
 
     remedy = "give the folder 'model' that hgclr train wrote"
     if not (folder / "config.json").is_file():
-        raise InputError("no model here", path=folder, remedy=remedy)
+        raise InputError("the folder has no model", path=folder, remedy=remedy)
     try:
         model = load_deployed(folder)
     except (OSError, ValueError) as error:
-        raise InputError(f"no model could be loaded: {first_line(error)}", path=folder, remedy=remedy) from error
+        raise InputError(f"cannot load the model: {first_line(error)}", path=folder, remedy=remedy) from error
     if model.config.classifier_start == "names":
         logger.warning(
-            "%s: its head started from the labels' names, which show the tree before training; to see what training"
-            " makes of it, take models of the preset paper or published",
+            "%s: its head started from the label names, which show the tree before training; to see the effect of"
+            " training, use models with the preset paper or published",
             folder,
         )
     return model.classifier.weight.detach().double().numpy(), model.config.taxonomy
 
 
 def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutations: int = PERMUTATIONS) -> LabelMap:
-    """Map label vectors, (K, H), into the plane, and measure in their own space how well they show the tree."""
+    """Return the map of label vectors, (K, H), and measures of how well they show the tree."""
     from sklearn.manifold import TSNE
 
     if taxonomy.depth < 2:
         raise InputError(
-            f"the label tree has one level, so that none of its {len(taxonomy)} labels has a father to be near to",
-            remedy="give models of a tree of two levels or more",
+            f"the label tree has one level, so none of its {len(taxonomy)} labels has a parent",
+            remedy="give models with a label tree of two or more levels",
         )
     shuffled = shuffled_parents(taxonomy.parents, permutations, seed)
     silhouette = parent_silhouette(vectors, taxonomy.parents)
-    # A shuffled tree has families of the same sizes, hence a silhouette if the true one has.
+    # Shuffled trees have as many children per parent, so they have a silhouette if the true tree has one.
     silhouettes = [] if silhouette is None else [parent_silhouette(vectors, parents) or 0.0 for parents in shuffled]
     ranks = np.nanmean(father_ranks(vectors, np.concatenate([taxonomy.parents[np.newaxis], shuffled])), axis=1)
     perplexity = min(PERPLEXITY, (len(taxonomy) - 1) / 3)
@@ -170,7 +170,7 @@ def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutatio
 
 
 def shuffled_parents(parents: Indices, count: int, seed: int) -> Indices:
-    """Return ``count`` times the parents, (count, K), assigned at random among the labels below the top.
+    """Return ``count`` random assignments of parents to the labels below the top, (count, K).
 
     Top labels stay at the top, and every parent keeps its number of children.
     """
@@ -182,7 +182,7 @@ def shuffled_parents(parents: Indices, count: int, seed: int) -> Indices:
 
 
 def _unit(vectors: Floats) -> Floats:
-    """Return the vectors at length 1; a zero vector stays as it is, at cosine 0 to everything."""
+    """Return the vectors with length 1; a zero vector stays 0."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths == 0, 1.0, lengths)
 
@@ -190,13 +190,13 @@ def _unit(vectors: Floats) -> Floats:
 def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
     """Return the mean silhouette of labels below the top, clustered by parent, from vectors, (K, H), and parents, (K,).
 
-    ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i the mean cosine distance to the siblings, b_i that to the nearest other
-    family. It needs no K x K table: with unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j``. None where no two
-    parents have two children each.
+    ``s_i = (b_i - a_i) / max(a_i, b_i)``: a_i is the mean cosine distance to the siblings, b_i that to the children of
+    the nearest other parent. With unit vectors, ``Σ_j (1 - x_i·x_j) = n - x_i·Σ_j x_j`` needs no K x K table. None
+    unless two parents have two children each.
     """
     below = np.flatnonzero(parents >= 0)
     _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
-    below = below[sizes[family] > 1]  # an only child has no siblings to be near to
+    below = below[sizes[family] > 1]  # an only child has no siblings
     _, family, sizes = np.unique(parents[below], return_inverse=True, return_counts=True)
     if len(sizes) < 2:
         return None
@@ -209,7 +209,7 @@ def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
         some, own = units[start : start + rows], family[start : start + rows]
         similarity = some @ sums.T  # (n, families)
         at = np.arange(len(some)), own
-        to_itself = 1 - np.einsum("ij,ij->i", some, some)  # which belongs to no mean
+        to_itself = 1 - np.einsum("ij,ij->i", some, some)  # not part of the mean
         near = (sizes[own] - similarity[at] - to_itself) / (sizes[own] - 1)
         distance = 1 - similarity / sizes
         distance[at] = np.inf
@@ -220,10 +220,10 @@ def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
 
 
 def father_ranks(vectors: Floats, parents: Indices) -> Floats:
-    """Return the place of each label's father among all other labels by cosine similarity, 1 for the nearest.
+    """Return the rank of each label's parent among all other labels by cosine similarity, 1 for the nearest.
 
-    Labels equally near share the mean of their places. It is nan for a top label and, as can happen in a shuffled tree,
-    for a label that is its own father.
+    Ties share their mean rank. The rank is NaN for a top label, and for a label that is its own parent, which can
+    happen in a shuffled tree.
 
     Args:
         vectors: (K, H).
@@ -237,10 +237,10 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
     for start in range(0, len(units), rows):
         here = np.arange(start, min(start + rows, len(units)))
         distance = -(units[here] @ units.T)  # (n, K)
-        distance[here - start, here] = np.inf  # itself comes last
+        distance[here - start, here] = np.inf  # the label itself ranks last
         places = rankdata(distance, axis=1)
         fathers = parents[..., here]
-        found = places[here - start, fathers]  # a top label's -1 reads some other place, which is thrown away
+        found = places[here - start, fathers]  # for a top label (-1) any value, replaced below
         ranks[..., here] = np.where((fathers < 0) | (fathers == here), np.nan, found)
     return ranks
 
@@ -248,14 +248,14 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
 def write_label_maps(maps: Mapping[str, LabelMap], folder: Path, report: Mapping[str, Any] | None = None) -> list[Path]:
     """Write ``figure5.png``, ``figure5.svg`` and ``figure5.json`` into a folder, and return their paths.
 
-    The maps are those of one label tree, by the name to show; ``report`` is what else the JSON is to say.
+    The maps, by the name to show, have the same label tree; ``report`` has further fields for the JSON.
     """
     numbers = {**(report or {}), "maps": {name: one.to_json() for name, one in maps.items()}}
     return write_files(folder, {**draw_label_maps(maps).files(), "figure5.json": json_bytes(numbers)})
 
 
 def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
-    """Draw the maps side by side, each under its name and its numbers; one colour and shape for each father."""
+    """Draw the maps side by side, with name and measures as titles, and a colour and shape for each parent."""
     taxonomy = next(iter(maps.values())).taxonomy
     parents = np.unique(taxonomy.parents[taxonomy.parents >= 0])
     fathers = [*taxonomy.levels[0].tolist(), *(node for node in parents.tolist() if taxonomy.parents[node] >= 0)]
@@ -292,9 +292,9 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
             ncols=4,
             fontsize=7,
             title=(
-                f"t-SNE of the {len(taxonomy):,} label vectors (rows of the linear head) by cosine distance. Large: top"
-                " labels. Small: the labels below, with a line to the father.\nNumbers are of the vectors, not of the"
-                " map; shuffled: with fathers assigned at random, mean ± standard deviation."
+                f"t-SNE of the {len(taxonomy):,} label vectors (rows of the head) by cosine distance. Large: top labels."
+                " Small: the labels below, with a line to their parent.\nThe measures are computed from the vectors,"
+                " not from the map; shuffled: with parents assigned at random, mean ± standard deviation."
             ),
             title_fontsize=7,
             alignment="left",
@@ -305,10 +305,10 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
 
 
 def _numbers(one: LabelMap) -> str:
-    silhouette = "not defined: no two parents have two children"
+    silhouette = "undefined: fewer than two parents have two children"
     if one.silhouette is not None:
         silhouette = f"{one.silhouette.value:.3f} (shuffled: {one.silhouette.shuffled(3)})"
     others, chance = len(one.taxonomy) - 1, one.father_rank_by_chance
     shuffled = one.father_rank.shuffled(1)
     rank = f"{one.father_rank.value:.1f} of {others:,} (shuffled: {shuffled}; any label: {chance:,.1f})"
-    return f"silhouette by parent {silhouette}\nmean rank of the father {rank}".replace("-", "−")
+    return f"silhouette by parent {silhouette}\nmean rank of the parent {rank}".replace("-", "−")

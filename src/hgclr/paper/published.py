@@ -1,6 +1,6 @@
-"""Turn a checkpoint of the published program into a model of hgclr, for prediction and for further training.
+"""Convert a checkpoint of the published program to a model of hgclr, for prediction and further training.
 
-Below the conversion: the files of that program, which are read as data, never as code.
+The program's files are read as data; code in them is never run.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ SETTING_NAMES = {
     "thre": "keep_threshold",
     "tau": "gumbel_temperature",
 }  # λ, γ, Gumbel-softmax
-"""Arguments of the published program, and our settings that they become."""
+"""Arguments of the published program, and the corresponding settings of hgclr."""
 LAYERS = "graph_encoder.hir_layers"
-WEIGHT_NAMES = {  # ours: published; whatever follows is called the same
+WEIGHT_NAMES = {  # prefixes, ours: published; the rest of a name is the same
     "encoder.": "bert.",
     "classifier.": "classifier.",
     "projection.": "contrastive_lossfct.transform.",
@@ -61,7 +61,7 @@ CONVOLUTION_NAMES = {  # the same in a GCN or GAT, by the version of torch_geome
     "att_dst": ("att_dst", "att_r"),
     "bias": ("bias",),
 }
-UNUSED = (  # in a published checkpoint, but without effect on its results
+UNUSED = (  # in published checkpoints, but without effect on their results
     "token_classifier.*",
     f"{LAYERS}.*.hir_attn.lin_r.weight",  # the same tensor as lin_l or lin_src
     f"{LAYERS}.*.hir_attn.lin_dst.weight",
@@ -69,16 +69,16 @@ UNUSED = (  # in a published checkpoint, but without effect on its results
     f"{LAYERS}.*.cross_attn.out_proj.*",
     f"{LAYERS}.*.cross_layer_norm.*",
     f"{LAYERS}.*.classifier.*",
-    f"{LAYERS}.*.output_layer.*",  # but for those in LAYER_NAMES
+    f"{LAYERS}.*.output_layer.*",  # except those in LAYER_NAMES
     f"{LAYERS}.*.output_layer_norm.*",
-    "bert.embeddings.position_ids",  # 0, 1, 2, …, which BERT of that time saved
-    "graph_encoder.label_name",  # from here on, the label tree in several forms
+    "bert.embeddings.position_ids",  # saved by earlier versions of BERT
+    "graph_encoder.label_name",  # this and the following: the label tree in several forms
     "graph_encoder.label_id",
     "graph_encoder.edge_mat",
     "graph_encoder.distance_mat",
     "graph_encoder.edge_list",
 )
-REMEDY = "--encoder and --data-path must be those it was trained with"
+REMEDY = "give the --encoder and --data-path that it was trained with"
 NAMES_FILE = "bert_value_dict.pt"
 TREE_FILE = "slot.pt"
 
@@ -94,17 +94,17 @@ class ImportedModel:
 
 
 def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Path) -> ImportedModel:
-    """Write a published checkpoint as ``model`` (for prediction) and ``training-model`` (for training on).
+    """Write a published checkpoint as ``model`` (for prediction) and ``training-model`` (for further training).
 
     Args:
         checkpoint: ``checkpoint_best_macro.pt`` or ``checkpoint_best_micro.pt`` of the published program.
         data_path: its data folder, with ``bert_value_dict.pt`` and ``slot.pt``.
         encoder: the BERT it was trained on, for configuration and tokenizer; the weights are the checkpoint's.
-        output: a new or empty folder, which is written whole or not at all.
+        output: a new or empty folder, written completely or not at all.
 
     Raises:
-        InputError: if the files are not of this form, do not belong together, or ask for code; if the checkpoint was
-            trained in a form that we have no counterpart for; if ``output`` is in use.
+        InputError: if the files are damaged, do not belong together, or ask for code; if hgclr has no counterpart of
+            the checkpoint's form; if ``output`` is not empty.
     """
     refuse_used(output)
     model, tokenizer = read_published(checkpoint, data_path, encoder)
@@ -118,11 +118,11 @@ def import_published(checkpoint: Path, data_path: Path, encoder: str, output: Pa
 def read_published(
     checkpoint: Path, data_path: Path, encoder: str
 ) -> tuple[HGCLRForSequenceClassification, PreTrainedTokenizerBase]:
-    """Return the model of a published checkpoint, under the ``published`` preset, and its tokenizer.
+    """Return the model of a published checkpoint, with the preset ``published``, and its tokenizer.
 
-    Its logits are those of the published program, and so are its loss terms given the same noise. A padding row of the
-    edge table that is not 0 is kept, as ``edge_padding: drawn``. Where that program took wrong distances
-    (:func:`~hgclr.paper.published.check_same_labels`), ours are the right ones. Both give a warning.
+    Its logits and, with the same noise, its loss terms equal those of the published program. A padding row of the edge
+    table that is not 0 is kept, as ``edge_padding: drawn``. Wrong distances of that program are corrected, see
+    :func:`~hgclr.paper.published.check_same_labels`. Both cases log a warning.
 
     Arguments and errors are those of :func:`import_published`.
     """
@@ -147,19 +147,19 @@ def read_published(
         weights["label_encoder.structure.padding"] = torch.tensor(padding)
     model.load_state_dict({**weights, "name_tokens": name_tokens})
     if effect := model.padding_effect():
-        logger.warning("%s: %s; with edge_padding: zero it trains on as the paper means it", checkpoint, effect)
+        logger.warning("%s: %s; to continue training as in the paper, set edge_padding: zero", checkpoint, effect)
     return model.eval(), tokenizer
 
 
 def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """Return the ``published`` preset with the checkpoint's own numbers in it.
+    """Return the preset ``published`` with the checkpoint's values.
 
-    ``contrast`` 0 left the contrastive loss out but the second pass in, which is λ = 0. What the checkpoint does not
-    say is taken from the preset, with a warning.
+    ``contrast`` 0 omits the contrastive loss but not the second pass, which is λ = 0. Values that the checkpoint lacks
+    come from the preset, with a warning.
     """
     absent = [name for name in (*SETTING_NAMES, "contrast", "graph", "layer") if name not in arguments]
     if absent:
-        logger.warning("%s does not say %s: taken from the published preset", path, ", ".join(absent))
+        logger.warning("%s lacks %s: using the values of the preset published", path, ", ".join(absent))
     overrides = _label_encoder(arguments, weights, path)
     overrides["edge_padding"] = "drawn" if _edge_padding(weights) else "zero"
     for name, setting in SETTING_NAMES.items():
@@ -177,13 +177,13 @@ def _settings(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path:
 
 
 def _edge_padding(weights: Mapping[str, Tensor]) -> float:
-    """Return row 0 of the edge table, which means "no edge" and is never trained; 0 without such a table."""
+    """Return row 0 of the edge table, which represents "no edge" and is never trained; 0 without a table."""
     edges = weights.get("graph_encoder.edge_embedding.weight")
     return float(edges.flatten()[0]) if edges is not None and edges.numel() else 0.0
 
 
 def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], path: Path) -> dict[str, Any]:
-    """Return the settings of the label encoder: a constant of the program says which, and the weights show it."""
+    """Return the settings of the label encoder; its kind, a constant of the program, follows from the weights."""
     first = f"{LAYERS}.0.hir_attn."
     parts = [name.removeprefix(first) for name in weights if name.startswith(first)]
     kind = "graphormer"
@@ -201,7 +201,7 @@ def _label_encoder(arguments: Mapping[str, Any], weights: Mapping[str, Tensor], 
         raise InputError(
             f"the checkpoint was trained {form}, which cannot be imported",
             path=path,
-            remedy="give a multi-label one, with Graphormer layers or one layer of GCN or GAT on the label tree",
+            remedy="give a multi-label checkpoint with Graphormer layers, or with one layer of GCN or GAT",
         )
     if kind != "graphormer":
         return {"label_encoder": kind, "label_embedding": False}
@@ -217,7 +217,7 @@ def _convert(
 
     wanted = {name: published_name(name, published, layers) for name in ours}
     if missing := [name for name in wanted.values() if name not in published]:
-        raise InputError(f"the checkpoint has no weight {listed(missing)}", remedy=REMEDY)
+        raise InputError(f"the checkpoint lacks the weight {listed(missing)}", remedy=REMEDY)
     known = set(wanted.values())
     unknown = [name for name in published if name not in known and not any(fnmatchcase(name, form) for form in UNUSED)]
     if unknown:
@@ -226,7 +226,7 @@ def _convert(
 
 
 def published_name(name: str, published: Container[str], layers: int = 1) -> str:
-    """Return what a parameter of ours is called in a checkpoint with these names and so many layers."""
+    """Return the published name of one of our parameters, for a checkpoint with these names and number of layers."""
     if name.startswith("token_label_attention."):
         part, kind = name.split(".")[1:]
         return f"{LAYERS}.{layers - 1}.cross_attn.{part[0]}_proj.{kind}"  # query or key
@@ -257,28 +257,28 @@ def _take(name: str, their_name: str, published: Tensor, ours: Tensor, taxonomy:
     elif name == "label_encoder.structure.spatial":
         if published.dim() == 2 and len(published) < len(ours):
             raise InputError(
-                f"a tree of depth {taxonomy.depth} can have distances up to {len(ours) - 1},"
-                f" but the checkpoint knows only those below {len(published)}",
-                remedy=f"trees up to depth {(len(published) - 1) // 2} can be imported",
+                f"a label tree of depth {taxonomy.depth} has distances up to {len(ours) - 1},"
+                f" but the checkpoint has only distances below {len(published)}",
+                remedy=f"give a label tree of depth {(len(published) - 1) // 2} or less",
             )
         expected = (len(published), 1)
         rows = (slice(len(ours)), 0)
     if tuple(published.shape) != expected:
         raise InputError(
-            f"{their_name} has the shape {tuple(published.shape)} in the checkpoint;"
-            f" encoder and label tree ask for {expected}",
+            f"{their_name} has the shape {tuple(published.shape)} in the checkpoint,"
+            f" but {expected} for this encoder and label tree",
             remedy=REMEDY,
         )
     return published.T if their_name.endswith("hir_attn.weight") else published[rows]
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return weights by name and the arguments of the program from a checkpoint, a dict with ``param`` and ``args``."""
+    """Return the weights by name and the program's arguments from a checkpoint, a dict of ``param`` and ``args``."""
     content = _load(path)
     weights = content.get("param") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise InputError(
-            "not a checkpoint of the published program: it has no weights under 'param'",
+            "not a checkpoint of the published program: 'param' has no weights",
             path=path,
             remedy="give its checkpoint_best_macro.pt or checkpoint_best_micro.pt",
         )
@@ -291,9 +291,9 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) -> tuple[Taxonomy, Tensor]:
     """Read the label tree and the tokens of the label names, in the order of the published ids.
 
-    The published program knows no ids but numbers: a label's id becomes the path of names to it. The second of two
-    siblings with one (lower-cased) name is renamed ``name (number)``; its name tokens stay. ``longest`` is the limit
-    for a name with its special tokens, the positions of the encoder.
+    The published program's ids are numbers; here a label's id is the path of names to it. The second of two siblings
+    with the same (lower-cased) name is renamed ``name (number)``; its name tokens stay. ``longest`` is the limit for a
+    name with its special tokens, the encoder's number of positions.
 
     Returns:
         The tree, and [CLS], name tokens and [SEP] of each label, (K, T), padded with -1.
@@ -306,7 +306,7 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
             raise InputError(
                 f"the name of label {label} {problem}, which the encoder cannot read",
                 path=folder / NAMES_FILE,
-                remedy="give the encoder that the data folder was made for",
+                remedy="give the encoder of the data folder",
             )
     parents = _parents(folder / TREE_FILE, len(stored))
     names: list[str] = []
@@ -314,7 +314,7 @@ def read_labels(folder: Path, tokenizer: PreTrainedTokenizerBase, longest: int) 
     for label, (tokens, parent) in enumerate(zip(stored, parents, strict=True)):
         name = str(tokenizer.decode(tokens)).strip()
         if (parent, name) in seen:
-            logger.warning("label %d has the name %r of a sibling; its number is appended", label, name)
+            logger.warning("label %d has the same name as a sibling, %r; appending its number", label, name)
             name = f"{name} ({label})"
         seen.add((parent, name))
         names.append(name)
@@ -335,7 +335,7 @@ def _label_tokens(path: Path) -> list[list[int]]:
         raise InputError("not a dict of label names", path=path)
     absent = next((label for label in range(len(content)) if label not in content), None)
     if absent is not None:
-        raise InputError(f"of {len(content)} labels, none has the id {absent}", path=path, remedy="number them from 0")
+        raise InputError(f"the id {absent} of {len(content)} labels is missing", path=path, remedy="number from 0")
     names = [content[label] for label in range(len(content))]
     for label, tokens in enumerate(names):
         if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
@@ -346,7 +346,7 @@ def _label_tokens(path: Path) -> list[list[int]]:
 def _parents(path: Path, labels: int) -> list[int]:
     """Read ``slot.pt``, ``{parent id: set of child ids}``, into each label's parent, -1 for a top label.
 
-    A label with two parents is refused; the published program keeps the one it meets last.
+    A label with two parents is an error; the published program uses the last one.
     """
     content = _load(path)
     if not isinstance(content, dict) or not all(isinstance(below, set | list | tuple) for below in content.values()):
@@ -356,16 +356,16 @@ def _parents(path: Path, labels: int) -> list[int]:
         for label in (parent, *children):
             if type(label) is not int or not 0 <= label < labels:
                 raise InputError(
-                    f"{label!r} is no label: bert_value_dict.pt names those from 0 to {labels - 1}",
+                    f"{label!r} is not a label: {NAMES_FILE} has labels 0 to {labels - 1}",
                     path=path,
-                    remedy="give a data folder whose two files belong together",
+                    remedy=f"give a data folder with matching {NAMES_FILE} and {TREE_FILE}",
                 )
         for child in children:
             if parents[child] not in (-1, parent):
                 raise InputError(
                     f"label {child} has two parents, {parents[child]} and {parent}",
                     path=path,
-                    remedy="take it out of one of the two sets",
+                    remedy="remove it from one of the two sets",
                 )
             parents[child] = parent
     return parents
@@ -378,10 +378,10 @@ def check_same_labels(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
 ) -> None:
-    """Compare the data folder with what the checkpoint itself stores of its labels, where it does.
+    """Compare the labels of the data folder with those in the checkpoint, if it stores them.
 
-    The published program gets distances wrong where a parent has a larger number than its child. Ours are right, so
-    that its loss terms differ: that is a warning, any other difference an `InputError`.
+    The published program has wrong distances where a parent has a larger number than its child. Ours are right, so the
+    loss terms differ, which is a warning; any other difference is an `InputError`.
     """
     remedy = "give the data folder that the checkpoint was trained with"
     if (stored := weights.get("graph_encoder.label_name")) is not None:
@@ -392,7 +392,7 @@ def check_same_labels(
             theirs = [token for token in trained if token != tokenizer.pad_token_id]
             if ours != theirs:
                 raise InputError(
-                    f"label {label} is called {taxonomy.names[label]!r} here and"
+                    f"the name of label {label} is {taxonomy.names[label]!r} here, but"
                     f" {tokenizer.decode(theirs[1:-1])!r} in the checkpoint",
                     path=folder / NAMES_FILE,
                     remedy=remedy,
@@ -407,8 +407,8 @@ def check_same_labels(
         if (taxonomy.parents <= labels).all():
             raise other_tree
         logger.warning(
-            "the published program took wrong distances, because a parent has a larger number than its child;"
-            " predictions stay the same, the loss in training is computed with the right distances"
+            "the published program used wrong distances, because a parent has a larger number than its child;"
+            " predictions stay the same, training uses the right distances"
         )
     elif (stored := weights.get("graph_encoder.edge_list")) is not None:  # of a GCN or GAT: child and parent, both ways
         edges = {(child, parent) for child, parent in enumerate(taxonomy.parents.tolist()) if parent >= 0}
@@ -417,26 +417,26 @@ def check_same_labels(
 
 
 def _load(path: Path) -> Any:
-    """Load a file of ``torch.save`` without running anything in it."""
+    """Load a file of ``torch.save`` without running code from it."""
     allowed: list[Callable[..., Any] | tuple[Callable[..., Any], str]]
     allowed = [Namespace, (_plain_dict, "collections.defaultdict")]
     if not path.is_file():
-        raise InputError("there is no such file", path=path)
-    others = torch.serialization.get_safe_globals()  # torch_geometric's defaultdict would be taken first
+        raise InputError("no such file", path=path)
+    others = torch.serialization.get_safe_globals()  # torch_geometric's defaultdict would take precedence
     torch.serialization.clear_safe_globals()
     try:
         if zipfile.is_zipfile(path):
-            check_archive(path, path.stat().st_size)  # torch packs nothing
+            check_archive(path, path.stat().st_size)  # torch does not compress
         with torch.serialization.safe_globals(allowed):
             return torch.load(path, map_location="cpu", weights_only=True)
     except InputError:
         raise
-    except Exception as error:  # a damaged file fails in whatever way its bytes lead to
+    except Exception as error:  # a damaged file can raise anything
         if named := re.search(r"GLOBAL:? ([\w.]+)", str(error)):
             raise InputError(
-                f"refused: it asks for {named[1]}, and a checkpoint must be data, not code",
+                f"it asks for {named[1]}, but a checkpoint must be data, not code",
                 path=path,
-                remedy="save tensors, numbers and plain containers only",
+                remedy="save only tensors, numbers and plain containers",
             ) from error
         raise InputError(f"not a file of torch.save, or damaged ({type(error).__name__})", path=path) from error
     finally:
@@ -444,5 +444,5 @@ def _load(path: Path) -> Any:
 
 
 def _plain_dict(_factory: object = None) -> dict[Any, Any]:
-    """Stand in for ``defaultdict``, which torch's safe loader creates but does not fill."""
+    """Replace ``defaultdict``, which torch's safe loader creates but does not fill."""
     return {}

@@ -1,8 +1,8 @@
-"""HiAGM: a text's features on every node of the label tree (Zhou et al., ACL 2020).
+"""HiAGM: features of a text on every node of the label tree (Zhou et al., ACL 2020).
 
-Text propagation (TP) sends what a linear layer makes of the text along the edges of the tree; multi-label attention
-(LA) sends label embeddings along them and lets each label attend to its part of the text. Below the models: the two
-structure encoders, which send messages along the edges of the label tree, up and down.
+Text propagation (TP) sends a linear projection of the text along the edges of the tree; multi-label attention (LA)
+sends label embeddings along them, and each label attends to the text. Below the models: the two structure encoders,
+which send messages along the edges of the label tree, up and down.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @strict
 class BaselineConfig(BaselineSettings, HGCLRConfig):
-    """Configure HiAGM, HTCInfoMax or HiMatch."""
+    """The configuration of HiAGM, HTCInfoMax and HiMatch."""
 
     model_type = "hgclr-baseline"
 
@@ -34,19 +34,18 @@ AutoConfig.register(BaselineConfig.model_type, BaselineConfig)
 
 
 def structure_encoder(config: BaselineConfig, width: int) -> "HierarchyGCN | BiTreeLSTM":
-    """Return a new structure encoder for nodes of a width."""
+    """Return a new structure encoder for nodes with ``width`` features."""
     kind = HierarchyGCN if config.structure_encoder == "gcn" else BiTreeLSTM
     return kind(config.taxonomy, width, dropout=config.structure_dropout)
 
 
 class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
-    """What both kinds of HiAGM share: the structure encoder, its prior, the wide classifier, the loss.
+    """The common part of both kinds of HiAGM: the structure encoder, its prior, the wide head, the loss.
 
-    Every label gets a feature of the text of its own, of ``node_width`` d numbers, and the classifier sees the features
-    of all labels at once: ``logits = W flatten(v) + b`` with v (K, d) and W (K, K d), which grows with the square of
-    the number of labels.
-
-    A classifier that sums up K d features moves far in a step: it takes the encoder's learning rate, not ten times it.
+    Every label has its own vector of the text with ``node_width`` d features, and the head sees the vectors of all
+    labels: ``logits = W flatten(v) + b`` with v (K, d) and W (K, K d), which grows with the square of the number of
+    labels. A head that sums K d features changes much in a step, so it has the encoder's learning rate, not ten times
+    it.
     """
 
     config: BaselineConfig
@@ -60,14 +59,14 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Let the structure encoder draw its own weights; all others come from N(0, 0.02)."""
+        """Draw new weights from N(0, 0.02), except those of the structure encoder."""
         if isinstance(module, HierarchyGCN | BiTreeLSTM):
             module.reset_parameters()
         else:
             super()._init_weights(module)  # type: ignore[no-untyped-call]
 
     def prepare(self, documents: "datasets.Dataset") -> None:
-        """Start the edges down the tree at the prior of the training documents; see :func:`edge_prior`."""
+        """Set the edges down the tree to the prior of the training documents; see :func:`edge_prior`."""
         self.structure.set_prior(edge_prior(documents, self.config.taxonomy))
 
     @property
@@ -81,13 +80,13 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
         return HierarchicalOutput(loss=loss, logits=logits, terms=terms)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return what depends on the labels as another label tree has it: each label's row sees the nodes of all."""
+        """Return the label entries for another label tree; the head has rows and blocks of columns for labels."""
         entries = super().label_entries(rows, names)
         entries["classifier.weight"] = rows.column_blocks(entries["classifier.weight"])
         return entries
 
     def start_labels(self, changes: TreeChanges, tokenizer: PreTrainedTokenizerBase, rates: Tensor) -> None:  # noqa: ARG002
-        """Start the edges down to new labels at their share among the documents of all children of the parent."""
+        """Set the edges down to new labels to their share of the documents of all children of the parent."""
         parents = torch.from_numpy(changes.new.parents.copy())
         below = parents >= 0
         families = torch.zeros_like(rates).index_add_(0, parents[below], rates[below])
@@ -98,7 +97,7 @@ class HiAGMPreTrainedModel(HierarchicalPreTrainedModel):
 
 
 class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
-    """Propagate the text through the tree (HiAGM-TP): a linear layer gives every label a feature of the text."""
+    """HiAGM-TP, text propagation: a linear layer computes a vector of the text for every label."""
 
     def __init__(self, config: BaselineConfig) -> None:
         super().__init__(config)
@@ -116,14 +115,14 @@ class HiAGMTPForSequenceClassification(HiAGMPreTrainedModel):
         return self.output(self.propagate(self.encode(attention_mask, input_ids=input_ids)), labels)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return what depends on the labels as another label tree has it: d rows of the linear layer for each."""
+        """Return the label entries for another label tree; the linear layer has d rows for each label."""
         parameters = self.transformation.named_parameters()
         blocks = {f"transformation.{name}": rows.row_blocks(value) for name, value in parameters}
         return super().label_entries(rows, names) | blocks
 
 
 class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
-    """Let every label attend to the text (HiAGM-LA): its feature is the part of the text that it looks at."""
+    """HiAGM-LA, multi-label attention: the vector of a label is its attention over the text."""
 
     def __init__(self, config: BaselineConfig) -> None:
         super().__init__(config)
@@ -136,20 +135,20 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
         self.post_init()
 
     def label_features(self) -> Tensor:
-        """Return the labels after the structure encoder, (K, d); they depend on no document."""
+        """Return the labels after the structure encoder, (K, d), independent of the documents."""
         labels = self.label_dropout(self.label_embedding.weight)
         features: Tensor = self.structure(labels.unsqueeze(0)).squeeze(0)
         return features
 
     def texts(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the vectors of the tokens, of a node's width, (B, L, d)."""
+        """Return the vectors of the tokens, projected to a node's width, (B, L, d)."""
         vectors: Tensor = self.dropout(self.token_projection(self.hidden(attention_mask, input_ids=input_ids)))
         return vectors
 
     def attend(self, labels: Tensor, texts: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return what each label sees of each text, ``softmax(labels textsᵀ) texts``, (B, K, d); padding is not seen.
+        """Return the attention of labels over texts without padding, ``softmax(labels textsᵀ) texts``, (B, K, d).
 
-        From label features, (K, d), vectors of the tokens, (B, L, d), and 1 on real tokens, (B, L).
+        ``labels`` are (K, d), vectors of the tokens ``texts`` (B, L, d), and the mask is 1 on real tokens, (B, L).
         """
         scores = labels @ texts.transpose(1, 2)  # (B, K, L)
         scores = scores.masked_fill(attention_mask.unsqueeze(1) == 0, torch.finfo(scores.dtype).min)
@@ -160,15 +159,15 @@ class HiAGMLAForSequenceClassification(HiAGMPreTrainedModel):
         return self.output(self.attend(self.label_features(), texts, attention_mask), labels)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return what depends on the labels, their embedding among it, as another label tree has it."""
+        """Return the label entries for another label tree, the label embedding included."""
         return super().label_entries(rows, names) | {"label_embedding.weight": rows.rows(self.label_embedding.weight)}
 
 
 def edge_prior(documents: "datasets.Dataset", taxonomy: Taxonomy) -> Tensor:
     """Return P(label | its parent) in documents with a column ``labels`` of label indices, (K,), 1 for top labels.
 
-    With n(p, c) the documents that carry both, ``P(c | p) = n(p, c) / Σ n(p, ·)`` over the children of p; all children
-    alike where none was seen with its parent.
+    With n(p, c) the number of documents with both, ``P(c | p) = n(p, c) / Σ n(p, ·)`` over the children of p; uniform
+    if no document has both.
     """
     parents = torch.from_numpy(taxonomy.parents.copy())
     below = parents >= 0
@@ -186,14 +185,14 @@ def edge_prior(documents: "datasets.Dataset", taxonomy: Taxonomy) -> Tensor:
 
 
 class _StructureEncoder(nn.Module, LabelSized):
-    """A structure encoder with an edge up and one down for each label but the top ones, whose entries do not matter."""
+    """A structure encoder with an edge up and one down for each label; entries of top labels are not used."""
 
     up: nn.Parameter  # a, the paper's A_in
     down: nn.Parameter  # a', the paper's A_out
 
     @torch.no_grad()
     def set_prior(self, prior: Tensor) -> None:
-        """Start the edges down at P(label | its parent), (K,)."""
+        """Set the edges down to P(label | its parent), (K,)."""
         self.down.copy_(prior)
 
     def label_entries(self, rows: LabelRows) -> dict[str, Tensor]:
@@ -201,7 +200,7 @@ class _StructureEncoder(nn.Module, LabelSized):
 
 
 class HierarchyGCN(_StructureEncoder):
-    """Give each label what its children and its parent hold, through gates of its own (Zhou et al., ACL 2020).
+    """Send the features of children and parent to each label, through gates (Zhou et al., ACL 2020).
 
     With node features h (K, d) and the tree's edges p → c::
 
@@ -210,8 +209,8 @@ class HierarchyGCN(_StructureEncoder):
         loop  = h · σ(h · w_loop)
         new h = ReLU(dropout(in) + dropout(out) + dropout(loop))
 
-    A tree has one edge above each label, so that the paper's adjacency matrices, masked to the edges, are two vectors
-    with an entry per child. b and b' are (K, d), g and g' (K,), all 0 at the start: each node has its own.
+    A tree has one edge above each label, so the paper's adjacency matrices, masked to the edges, are two vectors with
+    an entry per child. b and b' are (K, d), g and g' are (K,), all 0 at the start.
     """
 
     child: Tensor
@@ -237,7 +236,7 @@ class HierarchyGCN(_StructureEncoder):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new weights; before the prior is known, all edges count 1."""
+        """Draw new weights; until :meth:`set_prior`, all edges are 1."""
         for buffer, ends in zip((self.child, self.parent), self._edges, strict=True):
             buffer.copy_(torch.from_numpy(ends))
         for edges in (self.up, self.down):
@@ -264,7 +263,7 @@ class HierarchyGCN(_StructureEncoder):
 
 
 class _Cell(nn.Module):
-    """The gates of an LSTM, for a label whose neighbours' states have been gathered."""
+    """The gates of a tree LSTM."""
 
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
@@ -273,7 +272,7 @@ class _Cell(nn.Module):
         self.forget = nn.Linear(size, size, bias=False)
 
     def keep(self, nodes: Tensor, hidden: Tensor, memory: Tensor) -> Tensor:
-        """Return what is kept of a neighbour's memory, ``σ(W_f x + U_f h) · c``, all (B, n, ·)."""
+        """Return the kept part of a neighbour's memory, ``σ(W_f x + U_f h) · c``, all (B, n, ·)."""
         return torch.sigmoid(nodes[..., -memory.shape[-1] :] + self.forget(hidden)) * memory
 
     def forward(self, nodes: Tensor, hidden: Tensor | None, kept: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -289,17 +288,17 @@ class _Cell(nn.Module):
 
 
 class BiTreeLSTM(_StructureEncoder):
-    """Read the tree by two LSTMs, one from the leaves up and one from the top down (Zhou et al., ACL 2020).
+    """Encode the tree with two LSTMs, one from the leaves up and one from the top down (Zhou et al., ACL 2020).
 
-    Both go by (Tai et al., ACL 2015), with the node's features x and N its children (up) or its parent (down), whose
-    states count a_n times::
+    Both follow Tai et al. (ACL 2015). x are the node's features, and N its children (up) or its parent (down), whose
+    states are weighted by a_n::
 
         ĥ = Σ_n a_n h_n
         i, o = σ(W x + U ĥ + b),  u = tanh(W x + U ĥ + b),  f_n = σ(W x + U a_n h_n + b)
         c = i u + Σ_n f_n a_n c_n,  h = o tanh(c)
 
-    Weights and biases differ from gate to gate. The output is dropout(h) of both side by side, each half of the width.
-    a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
+    Each gate has its own weights and biases. The output is the concatenation of dropout(h) of both, each half of the
+    width. a is trained, as in :class:`HierarchyGCN`. A whole level of the tree is computed at a time.
     """
 
     order: Tensor
@@ -309,9 +308,7 @@ class BiTreeLSTM(_StructureEncoder):
     def __init__(self, taxonomy: Taxonomy, width: int, *, dropout: float) -> None:
         super().__init__()
         if width % 2:
-            raise InputError(
-                f"node_width is {width}, and each half of a tree-lstm takes half of it", remedy="give an even number"
-            )
+            raise InputError(f"node_width is {width}, but a tree-lstm halves it", remedy="set an even node_width")
         tree = taxonomy.order
         self.bounds = [(places.start, places.stop) for places in tree.spans]
         starts = np.array([0, *(start for start, _ in self.bounds)])[taxonomy.depths[tree.labels] - 1]
@@ -342,7 +339,7 @@ class BiTreeLSTM(_StructureEncoder):
         return both[:, self.places]
 
     def read_up(self, nodes: Tensor) -> Tensor:
-        """Return the states of the LSTM that comes from the leaves, (B, K, d/2); labels here in the order of levels."""
+        """Return the states of the LSTM from the leaves up, (B, K, d/2), with labels in the order of levels."""
         inputs, share = self.up_cell.nodes(nodes), self.up[self.order].unsqueeze(-1)
         states: list[Tensor] = []
         hidden = memory = None
@@ -361,7 +358,7 @@ class BiTreeLSTM(_StructureEncoder):
         return torch.cat(states[::-1], dim=1)
 
     def read_down(self, nodes: Tensor) -> Tensor:
-        """Return the states of the LSTM that comes from the top, (B, K, d/2); labels here in the order of levels."""
+        """Return the states of the LSTM from the top down, (B, K, d/2), with labels in the order of levels."""
         inputs, share = self.down_cell.nodes(nodes), self.down[self.order].unsqueeze(-1)
         states: list[Tensor] = []
         hidden = memory = kept = None

@@ -1,7 +1,7 @@
 """HiMatch: HiAGM-TP with texts and labels matched in a joint space (Chen et al., ACL 2021).
 
-Below the model: the projection into the joint space, the labels that are drawn for each document, the two losses of
-their distances, and the words that stand for a label.
+Below the model: the projection into the joint space, the labels drawn for each document, the two losses, and the words
+that represent a label.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,23 +29,22 @@ if TYPE_CHECKING:
 LABEL_TEXT = 32
 """Tokens of a label's text, special tokens included."""
 COMMON = 0.8
-"""A word in more than this share of all documents says nothing about a label (max_df)."""
-
+"""Words in more than this share of all documents are not used (max_df)."""
 RARE = 0.1
-"""A word in less than this share of a label's documents is not typical of it (min_df)."""
+"""Words in less than this share of a label's documents are not used (min_df)."""
 
 
 class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
-    """Train HiAGM-TP with two more losses; predict as that model does.
+    """HiAGM-TP, trained with two more losses.
 
-    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others work on squared distances between a
-    text and the labels that are drawn for it in each step. Both are meant beside a mean cross-entropy and are scaled as
-    it is. The released program divides the distances instead, which puts the margins out of reach.
+    ``L = L_C + (L_joint + L_match) / joint_width``: L_C is HiAGM's loss, the others are computed from squared distances
+    between a text and the labels drawn for it in each step. Both are weighted relative to a mean cross-entropy, and
+    scaled like it. The released program divides the distances instead, so that the margins are never reached.
 
-    A label is read like a document: its text are its strongest words in the training documents, or its name if it has
-    none. The text encoder reads it without gradient and without dropout, once in ``label_refresh`` batches; a structure
-    encoder of its own and a projection turn it into a point of the joint space. Label texts, their vectors and the
-    count of batches are saved, so that a resumed run equals one that was never stopped.
+    The text of a label consists of its strongest words in the training documents, or of its name if it has none. The
+    text encoder reads it without gradient and dropout, every ``label_refresh`` batches; a second structure encoder and
+    a projection map it into the joint space. Label texts, their vectors and the count of batches are saved, so that a
+    resumed run equals an uninterrupted one.
     """
 
     config: BaselineConfig
@@ -71,7 +70,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
     def from_encoder_config(
         cls, encoder_config: PreTrainedConfig, taxonomy: Taxonomy, tokenizer: PreTrainedTokenizerBase, **settings: Any
     ) -> Self:
-        """Build a model with random weights whose labels' texts are their names, until training documents come."""
+        """Return a model with random weights; until :meth:`prepare`, the texts of labels are their names."""
         model = super().from_encoder_config(encoder_config, taxonomy, tokenizer, **settings)
         names = name_tokens(taxonomy.names, tokenizer)[:, : model.label_text_length]
         model.label_tokens[:, : names.shape[1]] = names
@@ -83,7 +82,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Begin without label texts; all else is as in HiAGM."""
+        """Start without label texts; all other weights are as in HiAGM."""
         if module is self:
             init.constant_(self.label_tokens, -1)
             init.zeros_(self.label_vectors)
@@ -92,11 +91,11 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
             super()._init_weights(module)
 
     def prepare(self, documents: "datasets.Dataset") -> None:
-        """Start the edges of both structure encoders at the prior, and find the labels' texts; needs scikit-learn."""
+        """Set the edges of both structure encoders to the prior, and find the labels' texts; needs scikit-learn."""
         super().prepare(documents)
         self.label_structure.set_prior(edge_prior(documents, self.config.taxonomy))
         special = self.config.special_token_ids or []
-        before: list[int] = []  # the special tokens around the words of a text
+        before: list[int] = []  # special tokens around the words of a text
         after: list[int] = []
         for row in documents.select_columns("input_ids"):
             words = [place for place, token in enumerate(row["input_ids"]) if token not in special]
@@ -144,13 +143,13 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
         )
 
     def label_points(self) -> Tensor:
-        """Return the labels in the joint space, (K, joint width), from their vectors as they were last read."""
+        """Return the labels in the joint space, (K, joint width), from their latest vectors."""
         points: Tensor = self.label_joint(self.label_structure(self.label_vectors.unsqueeze(0)).squeeze(0))
         return points
 
     @torch.no_grad()
     def read_labels(self) -> None:
-        """Encode the labels' texts, some at a time, without dropout."""
+        """Encode the labels' texts in blocks, without dropout."""
         training = self.encoder.training
         self.encoder.eval()
         pad = getattr(self.config.text_encoder, "pad_token_id", None) or 0
@@ -161,7 +160,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
         self.encoder.train(training)
 
     def label_entries(self, rows: LabelRows, names: Tensor) -> dict[str, Tensor]:
-        """Return what depends on the labels as another label tree has it; their texts are read in the first step."""
+        """Return the label entries for another label tree; the labels' texts are encoded in the first step."""
         return super().label_entries(rows, names) | {
             "text_joint.0.weight": rows.column_blocks(self.text_joint.get_parameter("0.weight")),
             "label_tokens": rows.tokens(self.label_tokens, names[:, : self.label_text_length]),
@@ -171,7 +170,7 @@ class HiMatchForSequenceClassification(HiAGMTPForSequenceClassification):
 
 
 class JointProjection(nn.Sequential):
-    """Put vectors, (N, width), into the joint space: two linear layers, and the unit sphere if ``normalised``."""
+    """Project vectors, (N, width), into the joint space by two linear layers, to length 1 if ``normalised``."""
 
     def __init__(self, width: int, joint_width: int, *, dropout: float, normalised: bool = True) -> None:
         super().__init__(
@@ -186,7 +185,7 @@ class JointProjection(nn.Sequential):
 
 
 class Drawn(NamedTuple):
-    """Something of four labels for each document, (B,) each: the labels, -1 for none, or distances to them."""
+    """Four labels for each document, -1 for none, or the distances to them, (B,) each."""
 
     gold: Tensor
     parent: Tensor
@@ -195,10 +194,10 @@ class Drawn(NamedTuple):
 
 
 def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
-    """Draw for each document one gold label, its parent, a sibling that is not gold and any label that is not gold.
+    """Draw for each document a gold label, its parent, a sibling that is not gold, and any label that is not gold.
 
-    Top labels are siblings of each other and have no parent. What there is none of is -1 and is left out of the losses.
-    From gold labels as 0/1, (B, K), and the index of each label's parent, -1 for a top label, (K,).
+    Top labels are siblings of each other and have no parent. A label that does not exist is -1, and does not count in
+    the losses. ``gold`` is 0/1, (B, K); ``parents`` has the index of each label's parent, -1 for a top label, (K,).
     """
     right = gold > 0
     chosen = _one_of(right)  # (B,)
@@ -208,7 +207,7 @@ def draw_labels(gold: Tensor, parents: Tensor) -> Drawn:
 
 
 def distances(texts: Tensor, labels: Tensor, drawn: Drawn) -> Drawn:
-    """Return ``‖t − l‖²`` of texts, (B, width), to their drawn labels among all, (K, width); without meaning for -1."""
+    """Return ``‖t − l‖²`` of texts, (B, width), to their drawn labels among all, (K, width); undefined for -1."""
     return Drawn(*((texts - labels[chosen]).square().sum(-1) for chosen in drawn))
 
 
@@ -221,7 +220,7 @@ def joint_loss(distance: Drawn, drawn: Drawn, *, parent_margin: float) -> Tensor
 def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, random_margin: float) -> Tensor:
     """Return the mean over documents of ``Σ relu(margin − (d(t, wrong) − d(t, gold)))``; a missing label counts 0.
 
-    The sum is over the sibling and over the other label, each with a margin of its own.
+    The sum is over the sibling and the other label, each with its own margin.
     """
     sibling = F.relu(sibling_margin - (distance.sibling - distance.gold))
     other = F.relu(random_margin - (distance.other - distance.gold))
@@ -233,7 +232,7 @@ def matching_loss(distance: Drawn, drawn: Drawn, *, sibling_margin: float, rando
 
 
 def _one_of(allowed: Tensor) -> Tensor:
-    """Return a random allowed label of each row, (B,), -1 where none is allowed, from booleans, (B, K)."""
+    """Return a random allowed label of each row, (B,), -1 if none is allowed, from booleans, (B, K)."""
     keys = torch.rand(allowed.shape, device=allowed.device).masked_fill(~allowed, -1.0)
     return torch.where(allowed.any(1), keys.argmax(1), -1)
 
@@ -243,10 +242,10 @@ def label_words(
 ) -> list[NDArray[np.int64]]:
     """Return the strongest words of each of K labels by TF-IDF, ``most`` at most, strongest first.
 
-    Words are the tokenizer's tokens without ``special`` ones, ``vocabulary`` in number. All documents of a label are
-    one text: term frequency is counted in that text, inverse document frequency over the texts of all labels. Words
-    that are too common or too rare do not count, unless a label has no others: then its most frequent words stand for
-    it. A label without documents has no words.
+    Words are the tokenizer's ``vocabulary`` tokens without the ``special`` ones. All documents of a label form one text
+    for the term frequency; the inverse document frequency is over the texts of all labels. Words that are too common
+    (:data:`COMMON`) or too rare (:data:`RARE`) do not count, unless a label has no others: then its most frequent words
+    are used. A label without documents has no words.
     """
     require_extra("sklearn", extra="paper", capability="Describing labels by their strongest words")
     from scipy.sparse import csr_array
@@ -255,8 +254,8 @@ def label_words(
     words = np.ones(vocabulary, dtype=bool)
     words[list(special)] = False
     frequency = csr_array((labels, vocabulary), dtype=np.int64)  # of each word in each label's text
-    holding = frequency.copy()  # documents of each label that hold each word
-    everywhere = np.zeros(vocabulary, dtype=np.int64)  # documents that hold each word
+    holding = frequency.copy()  # documents of each label with each word
+    everywhere = np.zeros(vocabulary, dtype=np.int64)  # documents with each word
     sizes = np.zeros(labels, dtype=np.int64)  # documents of each label
     for batch in documents.select_columns(["input_ids", "labels"]).iter(batch_size=10_000):
         texts = _rows([[token for token in row if words[token]] for row in batch["input_ids"]], vocabulary)
@@ -280,7 +279,7 @@ def label_words(
 
 
 def _rows(rows: Sequence[Sequence[int]], columns: int) -> Any:
-    """Return lists of column numbers as a sparse matrix of how often each occurs in each."""
+    """Return a sparse matrix of the counts of column numbers in each list."""
     from scipy.sparse import csr_array
 
     ends = np.cumsum([0, *map(len, rows)])

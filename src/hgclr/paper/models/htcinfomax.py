@@ -1,4 +1,4 @@
-"""HTCInfoMax: HiAGM-LA with labels that know of their texts and follow a prior (Deng et al., NAACL 2021).
+"""HTCInfoMax: HiAGM-LA with text-label mutual information and label prior matching (Deng et al., NAACL 2021).
 
 Below the model: the two discriminators, the gate between their losses, and the losses.
 """
@@ -18,12 +18,12 @@ from hgclr.paper.models.hiagm import BaselineConfig, HiAGMLAForSequenceClassific
 
 
 class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
-    """Train HiAGM-LA with two more losses; predict as that model does.
+    """HiAGM-LA, trained with two more losses.
 
-    ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss; L_MI asks a discriminator whether the mean feature of a
-    document's gold labels goes with its text or with another's; L_prior asks another one whether a feature is a label's
-    or a draw from the uniform distribution on [0, 1); the gate F weighs them and is logged as ``gate``. Both losses are
-    meant beside a mean cross-entropy and are scaled as it is. Discriminators and gate are trained like all else.
+    ``L = L_C + F L_MI + (1 - F) L_prior``: L_C is HiAGM's loss. For L_MI, a discriminator decides whether the mean
+    feature of a document's gold labels belongs to its text or to another text. For L_prior, a second one decides
+    whether a feature is a label's or a draw from the uniform distribution on [0, 1). The gate F weighs them and is
+    logged as ``gate``. Both losses are weighted relative to a mean cross-entropy, and scaled like it.
     """
 
     deployed_class = HiAGMLAForSequenceClassification
@@ -40,9 +40,9 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Draw the discriminators' weights as torch does; all else is as in HiAGM.
+        """Draw the discriminators' weights as torch does, because with N(0, 0.02) scores hardly depend on the input.
 
-        From N(0, 0.02) the scores would hardly depend on what is scored.
+        All other weights are as in HiAGM.
         """
         if isinstance(module, TextLabelDiscriminator | PriorDiscriminator):
             for layer in module.modules():
@@ -73,10 +73,9 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
         )
 
     def information_loss(self, texts: Tensor, attention_mask: Tensor, features: Tensor, gold: Tensor) -> Tensor:
-        """Return L_MI, (): 0 for a single document, which has no other to be told from.
+        """Return L_MI, (): 0 for a single document, because it needs another one.
 
-        From vectors of the tokens, (B, L, d), and their mask, projected label features, (K, d), and gold labels, (B,
-        K).
+        ``texts`` are vectors of the tokens, (B, L, d), ``features`` are projected, (K, d), ``gold`` is (B, K).
         """
         chosen = gold_mean(features, gold)  # y, (B, d)
         summaries = self.text_discriminator.summarise(texts, attention_mask)  # (B, hidden)
@@ -86,17 +85,15 @@ class HTCInfoMaxForSequenceClassification(HiAGMLAForSequenceClassification):
         loss = mutual_information_loss(
             self.text_discriminator(chosen, summaries), self.text_discriminator(chosen, others)
         )
-        return loss * (
-            len(everyone) > 1
-        )  # times 0, and not left out, so that every parameter has a gradient in any batch
+        return loss * (len(everyone) > 1)  # times 0, so that every parameter has a gradient in any batch
 
 
 class TextLabelDiscriminator(nn.Module):
-    """Tell whether labels belong to a text: ``D(y, T)``, one number for each pair.
+    """Score whether labels belong to a text: ``D(y, T)``, one number for each pair.
 
-    Two convolutions over the tokens with a ReLU between them, their mean over the tokens beside y, and three linear
-    layers. Padding is 0 before each convolution and no part of the mean, so that a text scores the same in every batch,
-    and the convolutions are padded by one, so that a text of one token has a score.
+    Two convolutions over the tokens with a ReLU in between; their mean over the tokens and y are the input of three
+    linear layers. Padding is 0 before each convolution and not in the mean, so a text scores the same in every batch.
+    The convolutions are padded by one, so that a text of one token has a score.
     """
 
     def __init__(self, width: int, hidden: int = 512) -> None:
@@ -108,27 +105,27 @@ class TextLabelDiscriminator(nn.Module):
         )
 
     def summarise(self, texts: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return what the score needs of each text, (B, hidden), whatever the labels, from (B, L, d) and its mask."""
+        """Return the part of the score that depends only on the texts, (B, hidden), from (B, L, d) and their mask."""
         real = attention_mask.unsqueeze(1)  # (B, 1, L)
         found = torch.relu(self.first_convolution(texts.transpose(1, 2) * real))  # (B, d, L)
         found = self.second_convolution(found * real)  # (B, hidden, L)
         return token_mean(found.transpose(1, 2), attention_mask)
 
     def forward(self, labels: Tensor, summaries: Tensor) -> Tensor:
-        """Return the scores, (B,), of labels, (B, d), with texts as :meth:`summarise` gives them, (B, hidden)."""
+        """Return the scores, (B,), of labels, (B, d), with texts from :meth:`summarise`, (B, hidden)."""
         scores: Tensor = self.score(torch.cat([labels, summaries], 1)).squeeze(1)
         return scores
 
 
 class PriorDiscriminator(nn.Sequential):
-    """Tell draws of the prior from label features: ``D_p``, (K, d) -> (K, 1), as a logit, its sigmoid not yet taken."""
+    """Distinguish draws of the prior from label features: the logit of ``D_p``, (K, d) -> (K, 1)."""
 
     def __init__(self, width: int) -> None:
         super().__init__(nn.Linear(width, 1000), nn.ReLU(), nn.Linear(1000, 200), nn.ReLU(), nn.Linear(200, 1))
 
 
 class InformationGate(nn.Module, LabelSized):
-    """Weigh the two losses against each other: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number a batch."""
+    """Weigh the two losses: ``F = σ(w1 · mean text + w2 · flatten(Y) + b)``, one number per batch."""
 
     def __init__(self, labels: int, width: int) -> None:
         super().__init__()
@@ -145,38 +142,37 @@ class InformationGate(nn.Module, LabelSized):
 
 
 def gold_mean(labels: Tensor, gold: Tensor) -> Tensor:
-    """Return the mean feature of each document's gold labels, (B, d), of features (K, d) by 0/1, (B, K); 0 of none."""
+    """Return the mean feature, (B, d), of each document's ``gold`` labels, 0/1, (B, K), from (K, d); 0 without any."""
     gold = gold.to(labels.dtype)
     return gold @ labels / gold.sum(1, keepdim=True).clamp(min=1)
 
 
 def other_documents(documents: int, device: torch.device | None = None) -> Tensor:
-    """Return another document of the batch for each, (B,): the batch turned by a random number of places.
+    """Return the index of another document of the batch for each, (B,): a rotation by a random number from 1 to B - 1.
 
-    A random permutation, as in the released program, leaves one document in its place on average. A turn by 1 to B - 1
-    places never does. A single document has only itself.
+    A random permutation, as in the released program, pairs one document with itself on average. A single document is
+    paired with itself.
     """
     return torch.arange(documents, device=device).roll(int(torch.randint(1, max(documents, 2), ())))
 
 
 def mutual_information_loss(matched: Tensor, mismatched: Tensor) -> Tensor:
-    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the Jensen-Shannon bound with its sign changed.
+    """Return ``mean softplus(-D(y, T)) + mean softplus(D(y, T'))``, the negative Jensen-Shannon bound.
 
-    Scores are of labels with their own texts T, (B,), and with the texts T' of other documents, (B,).
+    The scores are those of labels with their own texts T, (B,), and with the texts T' of other documents, (B,).
     """
     return F.softplus(-matched).mean() + F.softplus(mismatched).mean()
 
 
 def prior_matching_loss(discriminator: PriorDiscriminator, labels: Tensor, drawn: Tensor) -> Tensor:
-    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, and train both sides against each other.
+    """Return ``-mean [log D_p(u) + log(1 - D_p(Y_k))]`` over labels, with adversarial gradients.
 
-    The value, and the gradient of the discriminator D_p, are those of this loss. The label features Y, (K, d), match
-    the prior when the discriminator takes them for draws u, (K, d), so that their gradient is that of ``-mean log
-    D_p(Y_k)``, as usual in adversarial training. In the released program they minimise the loss itself, that is, differ
-    from the prior.
+    The value, and the gradient of the discriminator D_p, are those of this loss. The label features Y, (K, d), should
+    look like draws u, (K, d), to the discriminator, so their gradient is that of ``-mean log D_p(Y_k)``, as usual in
+    adversarial training. In the released program they minimise the loss itself, so they move away from the prior.
     """
-    told = discriminator(labels.detach())
-    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-told)).mean()  # no logarithm can see a 0
+    recognised = discriminator(labels.detach())
+    loss = -(F.logsigmoid(discriminator(drawn)) + F.logsigmoid(-recognised)).mean()  # finite, unlike log(sigmoid)
     fixed = {name: weight.detach() for name, weight in discriminator.named_parameters()}
     taken: Tensor = -F.logsigmoid(functional_call(discriminator, fixed, (labels,))).mean()
     return loss + (taken - taken.detach())

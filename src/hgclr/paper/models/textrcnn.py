@@ -1,9 +1,9 @@
-"""TextRCNN: a text encoder without pretraining, in the place of a pretrained one under any system.
+"""TextRCNN: a text encoder without pretraining, for any system.
 
-Below the encoder: its tokenizer, whose vocabulary is the words of a training set, and word vectors to start from.
+Below the encoder: its tokenizer, with the words of a training set as vocabulary, and initial word vectors.
 """
 
-# No "from __future__ import annotations" here: what it makes of a configuration's types is not checked any more.
+# No "from __future__ import annotations": types that are strings are not checked.
 
 import logging
 from collections import Counter
@@ -42,28 +42,28 @@ logger = logging.getLogger(__name__)
 
 PADDING, UNKNOWN = "[PAD]", "[UNK]"
 MOST_WORDS = 50_000
-"""Words in a vocabulary, the padding and the unknown word not counted."""
+"""Limit on the words in a vocabulary, without the padding and the unknown word."""
 MANY_DOCUMENTS = 20_000
-"""Documents from which the published minimum frequency leaves enough words."""
-REMEDY = "give the unpacked text file of GloVe, or word2vec's in text format"
+"""With this many documents, the published minimum frequency leaves enough words."""
+REMEDY = "give the unpacked text file of GloVe, or a text file of word2vec"
 
 METHOD_SETTINGS: dict[str, Any] = {"pooling": "max", "max_length": 256, "label_heads": 5}
-"""What a system on TextRCNN takes where neither the user nor the preset decides (see HGCLRConfig): the maximum over
-time and the length of the published systems; and heads for HGCLR's labels, which cannot be as many as the text encoder
-has, since it has none. Five divides every width that GloVe's vectors come in (25, 50, 100, 200, 300)."""
+"""Defaults of systems on TextRCNN, unless the user or the preset sets them: pooling and length of the published
+systems, and HGCLR's ``label_heads``, because TextRCNN has no attention heads. Five divides every width of GloVe's
+vectors (25, 50, 100, 200, 300)."""
 
 STATES: dict[str, Any] = {"kernels": (), "recurrent_width": 150}
 """Sizes of a TextRCNN with ``textrcnn_features: states``."""
 
 WORD_RANGE = 0.25
-"""Words that no file gives a vector for start uniform within plus and minus this."""
+"""Initial word vectors without a file are uniform between minus and plus this."""
 
 
 @strict
 class TextRCNNConfig(PreTrainedConfig):
-    """Configure a TextRCNN: ``kernels`` are the words that each convolution sees at a time.
+    """The configuration of a TextRCNN; ``kernels`` are the widths of the convolutions, in words.
 
-    Without kernels, a word has the states of the GRU. The published systems have a state of 64 or 100.
+    Without kernels, a word's vector is the state of the GRU. The published systems have 64 or 100 states.
     """
 
     model_type = "textrcnn"
@@ -79,12 +79,12 @@ class TextRCNNConfig(PreTrainedConfig):
 
     @property
     def hidden_size(self) -> int:
-        """Return the size of a token's vector: the features of all convolutions, or both states of the GRU."""
+        """The size of a token's vector: the features of all convolutions, or both states of the GRU."""
         return len(self.kernels) * self.filters or 2 * self.recurrent_width
 
 
 class WordEmbeddings(nn.Module):
-    """Look words up, with dropout; what a transformer's embedding layer is called for works with this one too."""
+    """Word embeddings with dropout, with the interface of a transformer's embedding layer."""
 
     def __init__(self, config: TextRCNNConfig) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class WordEmbeddings(nn.Module):
         self.dropout = nn.Dropout(config.word_dropout)
 
     def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
-        """Return the vectors of words, (B, L, D), from their ids, (B, L), or from vectors looked up already."""
+        """Return the vectors of words with dropout, (B, L, D), from ids, (B, L), or vectors, (B, L, D)."""
         if inputs_embeds is None:
             inputs_embeds = self.word_embeddings(input_ids)
         vectors: Tensor = self.dropout(inputs_embeds)
@@ -100,10 +100,10 @@ class WordEmbeddings(nn.Module):
 
 
 class BidirectionalGRU(nn.Module):
-    """Read texts of different lengths from both ends; what is padded to the right of a text has no influence.
+    """Two GRUs that read texts in both directions; padding on the right has no influence.
 
-    The second GRU reads each text reversed in its place. That needs no packed sequences, which are slower on a CPU and
-    which ONNX has no operator for.
+    The second GRU reads each text reversed in place. Packed sequences would be slower on a CPU, and ONNX has no
+    operator for them.
     """
 
     def __init__(self, width: int, state: int) -> None:
@@ -112,7 +112,7 @@ class BidirectionalGRU(nn.Module):
         self.backwards = nn.GRU(width, state, batch_first=True)
 
     def forward(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Return both directions' states, (B, L, 2S), 0 on padding, from vectors (B, L, D) and what is real, (B, L)."""
+        """Return the states of both directions, (B, L, 2S), 0 on padding, from vectors (B, L, D) and a mask, (B, L)."""
         position = torch.arange(real.shape[1], device=real.device)
         mirrored = torch.where(real, real.sum(1, keepdim=True) - 1 - position, position)  # (B, L), its own inverse
         states, _ = self.forwards(vectors)
@@ -124,11 +124,12 @@ class BidirectionalGRU(nn.Module):
 class TextRCNNModel(PreTrainedModel):
     """Encode words by a bidirectional GRU and convolutions over its states.
 
-    ``words -> dropout -> BiGRU -> dropout -> [ReLU(Conv_k)] for k in kernels``: each word has the features of all
-    convolutions side by side. The maximum over time and the linear layer are the classifier's, with ``pooling: max``.
+    ``words -> dropout -> BiGRU -> dropout -> [ReLU(Conv_k)] for k in kernels``: the vector of a word is the
+    concatenation of the features of all convolutions. The maximum over time (``pooling: max``) and the linear layer
+    belong to the classifier.
 
-    A convolution over k words is padded by k // 2 zeros on both sides. For an even k that gives one position more than
-    there are words; the last, which sees no more than the end of the text once again, is left out.
+    A convolution over k words is padded by k // 2 zeros on both sides. For an even k this gives one position more than
+    there are words; the last position is dropped.
     """
 
     config: TextRCNNConfig
@@ -148,10 +149,10 @@ class TextRCNNModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: Any) -> None:
-        """Draw word vectors within ±0.25 and the rest as torch does, within 1 / √(inputs)."""
+        """Draw word vectors within ±0.25, and other weights within 1 / √(inputs), as torch does."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -WORD_RANGE, WORD_RANGE)
-            if module.padding_idx is not None:  # through the whole weight, which knows whether it was loaded
+            if module.padding_idx is not None:  # init.copy_ skips a weight that was loaded
                 padding = torch.tensor([module.padding_idx], device=module.weight.device)
                 init.copy_(module.weight, module.weight.index_fill(0, padding, 0.0))
         elif isinstance(module, nn.GRU | nn.Conv1d):
@@ -165,17 +166,17 @@ class TextRCNNModel(PreTrainedModel):
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> BaseModelOutput:
-        """Return the vector of each word, (B, L, H) with H = kernels * filters; on padding it means nothing.
+        """Return the vector of each word, (B, L, H) with H = kernels * filters; undefined on padding.
 
         Args:
             input_ids: (B, L).
-            attention_mask: 1 on words, 0 on the padding to their right, (B, L); all are words without it.
+            attention_mask: 1 on words, 0 on the padding to their right, (B, L); None for no padding.
             inputs_embeds: word vectors instead of ``input_ids``, before dropout, (B, L, D).
         """
         vectors = self.embeddings(input_ids, inputs_embeds)  # (B, L, D)
         length = vectors.shape[1]
         if length == 0:
-            raise InputError("there is no word to encode", remedy="leave empty texts out")
+            raise InputError("there is no word to encode", remedy="remove empty texts")
         real = vectors.new_ones(vectors.shape[:2]) if attention_mask is None else attention_mask
         states: Any = self.dropout(self.recurrent(vectors, real.bool()))  # (B, L, 2S)
         if not self.convolutions:
@@ -198,11 +199,11 @@ AutoModel.register(TextRCNNConfig, TextRCNNModel)
 def build(
     run: RunConfig, taxonomy: Taxonomy, documents: Iterable[Document], settings: dict[str, Any]
 ) -> tuple[HierarchicalPreTrainedModel, PreTrainedTokenizerBase]:
-    """Put a new model on a new TextRCNN, whose vocabulary is the words of the training documents."""
+    """Return a new model on a new TextRCNN with the words of the training documents as vocabulary."""
     settings = dict(settings)
     features, file = settings.pop("textrcnn_features", None), settings.pop("word_vectors", None)
     tokenizer = word_tokenizer(document.text for document in documents)
-    special = len(tokenizer.all_special_ids)  # they come first
+    special = len(tokenizer.all_special_ids)  # special tokens have the first ids
     words = tokenizer.convert_ids_to_tokens(list(range(special, len(tokenizer))))
     sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     if file is not None:
@@ -211,7 +212,7 @@ def build(
         sizes["word_width"] = vectors.shape[1]
     config = TextRCNNConfig(**sizes | (STATES if features == "states" else {}))
     settings |= {name: value for name, value in METHOD_SETTINGS.items() if settings.get(name) is None}
-    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # whatever the preset says
+    settings["pooling"] = run.model.overrides.get("pooling", METHOD_SETTINGS["pooling"])  # overrides the preset
     model = architecture(run.model.architecture).from_encoder(config, taxonomy, tokenizer, **settings)
     if file is not None:
         with torch.no_grad():
@@ -220,12 +221,11 @@ def build(
 
 
 def minimum_frequency(documents: int) -> int:
-    """Return how often a word must occur in so many documents to be in the vocabulary.
+    """Return how often a word must occur in the documents to be in the vocabulary.
 
-    The published systems ask for 5, in training sets of 20,000 documents and more. In a small set many words that tell
-    labels apart occur less often: in 1,500 utterances, 5 would make 15 % of all words unknown, 2 makes 7 %. Never 1:
-    hardly anything can be learned of a word seen once, and it is from such words that the vector of the unknown one is
-    learned.
+    The published systems use 5, in training sets of 20,000 documents and more. In a small set, many words that
+    distinguish labels are rarer: in 1,500 utterances, 15 % of all words would be unknown with 5, and 7 % with 2. The
+    minimum is never 1, because the vector of the unknown word is learned from words that occur once.
     """
     return 5 if documents >= MANY_DOCUMENTS else 2
 
@@ -233,16 +233,16 @@ def minimum_frequency(documents: int) -> int:
 def word_tokenizer(
     texts: Iterable[str], *, minimum: int | None = None, largest: int = MOST_WORDS
 ) -> PreTrainedTokenizerBase:
-    """Build a tokenizer whose tokens are the words of training texts, the most frequent first.
+    """Return a tokenizer with the words of training texts as tokens, the most frequent first.
 
-    Texts are split as BERT's are before word pieces: at white space and around punctuation, in lower case. Accents
-    stay, in one spelling (NFC): they tell words apart in many languages, and tables of word vectors have them. Padding
-    is token 0, a word that is not in the vocabulary token 1, and there are no other special tokens.
+    Texts are split as in BERT before word pieces: at white space and around punctuation, in lower case. Accents are
+    kept in one spelling (NFC), because they distinguish words in many languages and in tables of word vectors. Padding
+    is token 0, the unknown word is token 1, and there are no other special tokens.
 
     Args:
-        texts: the training texts; they are read once, and never all in memory.
+        texts: the training texts, read once as a stream.
         minimum: how often a word must occur, by default :func:`minimum_frequency`.
-        largest: how many words there are at most; of words that are equally frequent, the first in the alphabet stay.
+        largest: limit on the number of words; ties are broken alphabetically.
     """
     normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.BertNormalizer(strip_accents=False)])
     splitter = pre_tokenizers.BertPreTokenizer()
@@ -271,12 +271,12 @@ def word_tokenizer(
 def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Read the vectors of some words from a text file of GloVe or word2vec.
 
-    A line is a word and its numbers, with single spaces in between; word2vec's first line, the number of words and of
-    numbers, may be there. The file is streamed and only the vectors asked for are kept, the first where a word occurs
-    twice.
+    A line is a word and its numbers, separated by single spaces; word2vec's first line, the numbers of words and of
+    dimensions, is optional. The file is streamed, and only the vectors of ``words`` are kept, the first if a word
+    occurs twice.
 
     Returns:
-        Which of the words were found, as places in ``words``, (n,), sorted, and their vectors, (n, D).
+        The sorted indices of the found words, (n,), and their vectors, (n, D).
     """
     places = {word.encode(): place for place, word in enumerate(words)}
     found: dict[int, NDArray[np.float32]] = {}
@@ -290,28 +290,28 @@ def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int6
                 first = width is None
                 if width is None:
                     width = line.count(b" ")
-                # From the right: in the largest table of GloVe some "words" are phrases with spaces in them.
+                # Split from the right: in the largest table of GloVe, some "words" contain spaces.
                 word, *numbers = line.rsplit(b" ", width)
                 longer = b" " in word and _number(word.rsplit(b" ", 1)[1]) is not None
                 if not numbers or len(numbers) < width or longer:
-                    what = "no word vector" if first else f"{line.count(b' ')} numbers, the first vector has {width}"
+                    what = "not a word vector" if first else f"{line.count(b' ')} numbers, the first vector has {width}"
                     raise InputError(what, path=path, line=number, remedy=REMEDY)
                 place = places.get(word, -1)
                 wanted = place >= 0 and place not in found
-                if not wanted and not first:  # the first shows whether this is a file of vectors at all
+                if not wanted and not first:  # the first line is always parsed, to check the format
                     continue
                 vector = [_number(text) for text in numbers]
                 if None in vector or not all(map(isfinite, vector)):  # type: ignore[arg-type]
-                    raise InputError("not the numbers of a vector", path=path, line=number, remedy=REMEDY)
+                    raise InputError("the vector has a value that is not a number", path=path, line=number, remedy=REMEDY)
                 if wanted:
                     found[place] = np.array(vector, dtype=np.float32)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", path=path) from error
     if not found:
         raise InputError(
-            f"no vector for any of the {len(words):,} words in the training texts",
+            f"the file has no vector for any of the {len(words):,} words in the training texts",
             path=path,
-            remedy="give vectors of the language of the texts, in lower case",
+            remedy="give vectors for the language of the texts, in lower case",
         )
     return np.array(sorted(found)), np.stack([found[place] for place in sorted(found)])
 
