@@ -110,7 +110,9 @@ def print_audit(found: Audit, console: Console) -> None:
     share = 100 * found.contradicted / found.documents
     by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
     summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
-    console.say(f"{summary}: {by_kind}" if by_kind else summary)
+    console.say(summary)
+    if by_kind:
+        console.say(by_kind)
     if not found.findings:
         return
     rows: list[list[str | Text]] = []
