@@ -1,10 +1,10 @@
-"""What memory onnxruntime keeps after large batches, with its arena as it is, with others, and without one.
+"""Measure the memory that onnxruntime keeps after large batches, with and without its arena allocator.
 
     OMP_NUM_THREADS=1 python benchmarks/arena_memory.py --output benchmarks/results/arena-memory.json
 
-Each variant has a process of its own, which gets the same batches of random words: small ones, then now and then a
-larger one than ever before, up to the 1,024 tokens that a batch of prediction has, then small ones again. What it holds
-after each part, and its CPU seconds for the same batches again, are reported.
+Each variant runs in its own process on the same batches of random words: small ones, then small ones with a larger one
+in between, up to the 1,024 tokens of a prediction batch, then small ones again. The script reports the memory after
+each part and the CPU seconds of a repetition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from measuring import arguments_of, memory, provenance, show, write
 VARIANTS = ("arena", "arena, as requested", "arena, shrunk after each run", "no arena")
 SMALL = [(texts, length) for texts in (1, 2, 4, 8) for length in (9, 12, 17)]
 LARGER = [(4, 64), (8, 64), (16, 48), (4, 200), (8, 120), (2, 512)]
-"""Texts and tokens of the batches, each larger than all before; the last is as large as a batch can be."""
+"""Texts and tokens of the batches. Each is larger than all before; the last has the maximum size."""
 
 
 def batches(shapes: list[tuple[int, int]]) -> list[dict[str, NDArray[np.int64]]]:
@@ -38,7 +38,7 @@ def batches(shapes: list[tuple[int, int]]) -> list[dict[str, NDArray[np.int64]]]
 
 
 def measure(graph: Path, variant: str, rounds: int) -> dict[str, Any]:
-    """Return the memory of this process after each part, and CPU seconds of a round of all batches."""
+    """Return the memory of this process after each part, and the CPU seconds of a round over all batches."""
     onnxruntime = import_onnxruntime()
     options = session_options()
     run_options = onnxruntime.RunOptions()
@@ -73,12 +73,12 @@ def measure(graph: Path, variant: str, rounds: int) -> dict[str, Any]:
             started = time.process_time()
             run(given)
             seconds[name].append(time.process_time() - started)
-    held["in the end"] = memory()
+    held["at the end"] = memory()
     return {"bytes": held, "cpu_seconds": {name: min(values) for name, values in seconds.items()}}
 
 
 def new_graph(encoder: str, folder: Path) -> Path:
-    """Export a model with a random head, and return its graph."""
+    """Export a model with a random head and return the path of its graph."""
     from hgclr.export.onnx import export_onnx
     from untrained import write_untrained
 
@@ -91,10 +91,12 @@ def main() -> None:
     """Measure each variant in a new process, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--graph", type=Path, help="a graph that hgclr export wrote; by default a new one")
+    parser.add_argument("--graph", type=Path, help="graph of an exported model; default: export one with a random head")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--variant", choices=VARIANTS, help="measure this one here, and print it as JSON")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument(
+        "--variant", choices=VARIANTS, help="measure only this variant, in this process, and print JSON"
+    )
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     if arguments.variant:
         print(json.dumps(measure(arguments.graph, arguments.variant, arguments.rounds)))

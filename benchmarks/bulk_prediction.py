@@ -1,12 +1,11 @@
-"""Many short texts in one stream: texts a second against the backend alone, and memory from the start to the end.
+"""Measure bulk prediction of short texts: speed compared with the backend alone, and memory over time.
 
     python benchmarks/bulk_prediction.py --data ../shared/data/clinc150 --texts 1000000 \
         --output benchmarks/results/bulk-prediction.json
 
-The texts are utterances of the data with a word exchanged, so that hardly two are the same. Each runtime gets a process
-of its own, so that its peak memory is its own. In regular intervals the stream is halted after some windows, and the
-backend computes the very batches of these windows again, already tokenised and padded: how much longer the stream took
-is what reading, tokenising and decoding cost.
+The texts are utterances of the data with one word exchanged, so hardly two are equal. Each backend runs in its own
+process, to measure its own peak memory. At regular intervals the stream stops, and the backend computes the last
+batches again, already tokenised and padded. The difference is the cost of reading, tokenising and decoding.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from hgclr.inference.backends import Backend
 from measuring import arguments_of, memory, peak_memory, provenance, show, spread, write
 
 TORCH, INT8 = "torch fp32", "onnx int8"
-FEWER, FEWEST = 20, 8192  # torch gets one text in so many, and as many as this at least
-PARTS, COMPARISONS = 100, 20  # of the stream that are timed by themselves, and of which the backend is asked again
+FEWER, FEWEST = 20, 8192  # torch labels one text in FEWER, and at least FEWEST
+PARTS, COMPARISONS = 100, 20  # timed parts of the stream, and comparisons with the backend
 
 
 class Recorder:
-    """A backend that keeps what it is given.
+    """A backend that records its inputs.
 
     Args:
-        backend: computes.
+        backend: the backend that computes.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -47,12 +46,12 @@ class Recorder:
         self.given: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the backend's logits."""
+        """Return the backend's logits and record the inputs."""
         self.given.append((input_ids, attention_mask))
         return self.backend.logits(input_ids, attention_mask)
 
     def again(self) -> float:
-        """Let the backend compute all that was kept once more, and return the seconds it takes."""
+        """Compute all recorded inputs again and return the seconds."""
         started = time.perf_counter()
         for given in self.given:
             self.backend.logits(*given)
@@ -60,7 +59,7 @@ class Recorder:
 
 
 def short_texts(data: Path, number: int) -> Iterator[str]:
-    """Yield utterances of the training split over and over, each time with another word exchanged."""
+    """Yield utterances of the training split repeatedly, each time with another word exchanged."""
     utterances = [document.text.split() for document in DataFolder(data).documents("train")]
     words = sorted({word for utterance in utterances for word in utterance})
     random = Random(0)
@@ -70,10 +69,10 @@ def short_texts(data: Path, number: int) -> Iterator[str]:
 
 
 def measure(model: Path, data: Path, texts: int) -> dict[str, Any]:
-    """Stream texts through one model and return rates and memory."""
+    """Label a stream of texts with one model and return speed and memory."""
     classifier = HierarchicalClassifier.load(model)
     if texts < 2 * classifier.window:
-        raise ValueError(f"{texts} texts are too few: {classifier.window} warm up, and as many are timed at least")
+        raise ValueError(f"{texts} texts are too few; give at least {2 * classifier.window}")
     loaded = memory()
     recorder = Recorder(classifier.backend)
     classifier.backend = recorder
@@ -113,13 +112,13 @@ def measure(model: Path, data: Path, texts: int) -> dict[str, Any]:
 def run(
     data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-v2", texts: int = 1_000_000
 ) -> dict[str, Any]:
-    """Return rates and memory of torch and of onnxruntime in int8.
+    """Return speed and memory of torch and of onnxruntime in int8.
 
     Args:
         data: data folder with short texts.
-        model: folder of a trained model; an untrained one on the data's label tree if left out.
-        encoder: of the untrained model.
-        texts: how many to label in int8; torch, which is slower, gets fewer.
+        model: folder of a trained model; default: a random head on the data's label tree.
+        encoder: encoder of the model with a random head.
+        texts: number of texts in int8; torch, which is slower, gets fewer.
     """
     from hgclr.export.onnx import export_onnx
     from untrained import write_untrained
@@ -146,13 +145,13 @@ def run(
 
 
 def main() -> None:
-    """Stream the texts, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
-    parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--model", type=Path, help="folder of a trained model; default: a random head")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="encoder of the model with a random head")
     parser.add_argument("--texts", type=int, default=1_000_000)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(arguments.data, model=arguments.model, encoder=arguments.encoder, texts=arguments.texts)
@@ -172,8 +171,8 @@ def main() -> None:
             )
         )
     show(
-        "A stream of short texts",
-        ("", "texts", "texts/s", "of the backend's own rate", "peak memory", "in the second half"),
+        "Bulk prediction of short texts",
+        ("", "texts", "texts/s", "share of the backend's speed", "peak memory", "memory, second half"),
         rows,
     )
 

@@ -1,12 +1,12 @@
-"""Labels that are added later: training on from a model that does not know them, and training anew.
+"""Compare two ways to add labels to a trained model: continue training, or train from scratch.
 
     python benchmarks/changing_trees.py --data ../shared/data/clinc150 --max-length 64 \
         --output benchmarks/results/changing-trees.json
 
-Some leaves of the label tree are held back with all documents that have them, and a model is trained without. Then, on
-all documents and all labels: (a) it is trained on for a few epochs, (b) a new one is trained for all epochs, (c) a new
-one is trained for as few epochs as (a). Scores are Macro-F1 on test at probability 0.5: of all labels, of those that
-were held back, and of the others. Which labels are held back, and all else that is random, the seed decides.
+A first model is trained without some leaves and without the documents that have them. Then, on all documents and
+labels: (a) the first model is trained for a few more epochs, (b) a new model is trained for all epochs, (c) a new model
+is trained for as few epochs as (a). Scores are Macro-F1 on test at threshold 0.5: over all labels, over the added ones,
+and over the others. The seed decides which labels are added, and everything else that is random.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, TrainingResult, train
 from measuring import arguments_of, provenance, show, spread, write
 
-BEFORE, ON, ANEW, ANEW_SHORT = "without the labels", "trained on", "anew", "anew, as few epochs"
-GROUPS = ("all", "held back", "others")
+BEFORE, CONTINUED = "before the change", "training continued"
+SCRATCH, SCRATCH_SHORT = "from scratch", "from scratch, as few epochs"
+GROUPS = ("all", "added", "others")
 
 
 def without(tree: Taxonomy, labels: Sequence[int]) -> Taxonomy:
@@ -42,15 +43,15 @@ def without(tree: Taxonomy, labels: Sequence[int]) -> Taxonomy:
 def write_folder(
     data: DataFolder, target: Path, held_back: Sequence[int], *, documents: int | None, scored: int | None, seed: int
 ) -> DataFolder:
-    """Write the documents that have none of the labels held back, with a tree that has none of them either.
+    """Write a data folder without some labels and without the documents that have them.
 
     Args:
-        data: the data.
-        target: the folder to make.
-        held_back: leaves; none of them for all documents.
-        documents: size of the sample of train, drawn before anything is held back.
-        scored: size of the samples of dev and of test.
-        seed: decides the samples.
+        data: source.
+        target: folder to write.
+        held_back: leaves to leave out; empty for all documents.
+        documents: size of the sample of train, drawn before labels are left out.
+        scored: size of the samples of dev and test.
+        seed: seed of the samples.
     """
     target.mkdir()
     without(data.taxonomy, held_back).write(target / "taxonomy.json")
@@ -65,7 +66,7 @@ def write_folder(
 
 
 def label_f1(model: Path, data: DataFolder) -> dict[str, float]:
-    """Return the F1 on test of each label that the model has, by id; 0 where it is not defined."""
+    """Return the test F1 of each label of the model, by id; 0 where F1 is undefined."""
     classifier = HierarchicalClassifier.load(model)
     test = list(data.documents("test"))
     gold = np.zeros((len(test), len(data.taxonomy)), dtype=bool)
@@ -81,12 +82,12 @@ def label_f1(model: Path, data: DataFolder) -> dict[str, float]:
 
 
 def report(result: TrainingResult, data: DataFolder, held_back: Sequence[str]) -> dict[str, Any]:
-    """Return seconds, epochs and the scores of a run on the test documents of ``data``."""
+    """Return seconds, epochs and scores of a run on the test documents of ``data``."""
     scores = label_f1(result.model, data)
-    everywhere = {label: scores.get(label, 0.0) for label in data.taxonomy.ids}  # a label it does not know counts 0
+    everywhere = {label: scores.get(label, 0.0) for label in data.taxonomy.ids}  # an unknown label counts 0
     groups = {
         "all": list(everywhere.values()),
-        "held back": [everywhere[label] for label in held_back],
+        "added": [everywhere[label] for label in held_back],
         "others": [score for label, score in everywhere.items() if label not in held_back],
     }
     return {
@@ -109,7 +110,7 @@ def one_seed(
     scored: int | None,
     training: dict[str, Any],
 ) -> dict[str, Any]:
-    """Train all contenders with one seed and return their reports."""
+    """Train all models with one seed and return their scores."""
     leaves = np.random.default_rng(seed).choice(data.taxonomy.leaves, held_back, replace=False).tolist()
     names = sorted(data.taxonomy.ids[label] for label in leaves)
     with tempfile.TemporaryDirectory() as name:
@@ -135,9 +136,9 @@ def one_seed(
         start = {"start": before.training_model, "architecture": model["architecture"]}
         results = {
             BEFORE: before,
-            ON: trained(ON, whole, start, more_epochs),
-            ANEW: trained(ANEW, whole, model, epochs),
-            ANEW_SHORT: trained(ANEW_SHORT, whole, model, more_epochs),
+            CONTINUED: trained(CONTINUED, whole, start, more_epochs),
+            SCRATCH: trained(SCRATCH, whole, model, epochs),
+            SCRATCH_SHORT: trained(SCRATCH_SHORT, whole, model, more_epochs),
         }
         return {"seed": seed, "held_back": names} | {
             kind: report(result, whole, names) for kind, result in results.items()
@@ -145,16 +146,16 @@ def one_seed(
 
 
 def run(data: Path, *, seeds: Sequence[int], **settings: Any) -> dict[str, Any]:
-    """Return the reports of all seeds, and what they come to; ``settings`` as :func:`one_seed` takes them."""
+    """Return the scores of all seeds and their medians; ``settings`` are arguments of :func:`one_seed`."""
     folder = DataFolder(data)
     runs = [one_seed(folder, seed, **settings) for seed in seeds]
-    kinds = (BEFORE, ON, ANEW, ANEW_SHORT)
+    kinds = (BEFORE, CONTINUED, SCRATCH, SCRATCH_SHORT)
     return {
         "macro_f1": {
             kind: {group: spread([run[kind]["macro_f1"][group] for run in runs]) for group in GROUPS} for kind in kinds
         },
         "seconds": {kind: spread([run[kind]["seconds"] for run in runs]) for kind in kinds},
-        "share_of_seconds_anew": spread([run[ON]["seconds"] / run[ANEW]["seconds"] for run in runs]),
+        "share_of_seconds_from_scratch": spread([run[CONTINUED]["seconds"] / run[SCRATCH]["seconds"] for run in runs]),
         "runs": runs,
         "setting": {"data": data.name, "labels": len(folder.taxonomy), "seeds": list(seeds), **settings},
         **provenance(),
@@ -162,19 +163,19 @@ def run(data: Path, *, seeds: Sequence[int], **settings: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
-    parser.add_argument("--held-back", type=int, default=10, help="leaves that the first model does not know")
+    parser.add_argument("--held-back", type=int, default=10, help="number of leaves that are added later")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--epochs", type=int, default=8, help="of the first model, and of a new one")
-    parser.add_argument("--more-epochs", type=int, default=2, help="of training on")
-    parser.add_argument("--documents", type=int, help="train on a sample of so many; default: all")
-    parser.add_argument("--scored", type=int, help="select and score on samples of so many; default: all")
+    parser.add_argument("--epochs", type=int, default=8, help="epochs of the first model and of a model from scratch")
+    parser.add_argument("--more-epochs", type=int, default=2, help="epochs of continued training")
+    parser.add_argument("--documents", type=int, help="size of the training sample; default: all")
+    parser.add_argument("--scored", type=int, help="size of the dev and test samples; default: all")
     parser.add_argument("--architecture", default="flat", choices=["flat", "hgclr"])
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(

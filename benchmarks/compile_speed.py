@@ -1,10 +1,10 @@
-"""What torch.compile brings to training steps and predictions on batches of all lengths, and what it costs before.
+"""Measure torch.compile on training steps and predictions with batches of many lengths, and its warm-up.
 
     OMP_NUM_THREADS=1 python benchmarks/compile_speed.py --output benchmarks/results/compile-speed.json
 
-A flat model on batches of random words, each of another length, as batches of texts of similar length are. "Ours"
-trains with the attention and the dropout that training uses on a CPU, "plain" with those of torch. Seconds are of the
-CPU, those of the compiler's processes included. Lengths that are timed come after others have warmed up.
+A flat model on batches of random words, each of another length, as with batches by length. "Ours" trains with the
+attention and dropout of hgclr on a CPU, "plain" with those of torch. Seconds are CPU seconds and include the compiler's
+processes. Other lengths warm up first.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from measuring import arguments_of, provenance, show, write
 
 BATCH, LABELS = 12, 141
 WARM = (64, 33, 90)
-"""Lengths of the batches that warm up: of two lengths one is compiled for, and from the third on for all."""
+"""Lengths of the warm-up batches; from the third length on, torch compiles for all lengths."""
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the seconds of the CPU that this process and those it starts take for a piece of work."""
+    """Return the CPU seconds of a function, child processes included."""
     before = os.times()
     work()
     after = os.times()
@@ -50,7 +50,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 
 
 def run(encoder: str, batches: int, rounds: int, names: list[str]) -> dict[str, Any]:
-    """Return seconds of warm-up and of a round of the contenders that are named."""
+    """Return the seconds of warm-up and of each round of the named systems."""
     tree, tokenizer = Taxonomy([str(label) for label in range(LABELS)], [-1] * LABELS), load_tokenizer(encoder)
     random = np.random.default_rng(0)
 
@@ -88,7 +88,7 @@ def run(encoder: str, batches: int, rounds: int, names: list[str]) -> dict[str, 
         works[name] = contender(**CONTENDERS[name])
         try:
             found[name] = {"warm_up": cpu_seconds(lambda name=name: works[name](warm)), "rounds": []}  # type: ignore[misc]
-        except Exception as error:  # what cannot be compiled raises anything
+        except Exception as error:  # torch.compile raises many kinds of errors
             found[name] = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
             del works[name]
     for _ in range(rounds):
@@ -101,13 +101,13 @@ def run(encoder: str, batches: int, rounds: int, names: list[str]) -> dict[str, 
 
 
 def main() -> None:
-    """Run the rounds, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="contenders to measure")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="systems to measure")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     found = run(arguments.encoder, arguments.batches, arguments.rounds, arguments.only)
@@ -121,7 +121,7 @@ def main() -> None:
         base = found.get("training, ours" if name.startswith("training") else "prediction", each)
         times = base["median"] / each["median"]
         rows.append((name, f"{each['median']:.2f} s", f"{times:.2f} x", f"{each['warm_up']:.1f} s"))
-    show("torch.compile", ("", f"{arguments.batches} batches", "as fast", "warm-up"), rows)
+    show("torch.compile", ("", f"{arguments.batches} batches", "speed-up", "warm-up"), rows)
 
 
 if __name__ == "__main__":

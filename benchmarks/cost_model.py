@@ -1,11 +1,11 @@
-"""What training and prediction cost, as functions of documents, tokens, labels and processes; projections from it.
+"""Project the cost of training and prediction from documents, tokens, labels and processes.
 
     python benchmarks/cost_model.py
     python benchmarks/cost_model.py --gpu-flops 400e12 --share 0.4 --gpu-hour 3
 
-Counted are multiplications and additions of matrix products, the bytes of gradients, and messages;
-docs/benchmarks/scaling.md has the formulas. What is printed is a projection: nothing of it was run. The speed of
-prediction is that of ``benchmarks/results``, which was measured.
+The model counts multiplications and additions of matrix products, bytes of gradients, and messages;
+docs/benchmarks/scaling.md has the formulas. The output is a projection, not a measurement. Only the speed of prediction
+was measured; it is read from ``benchmarks/results``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from measuring import arguments_of, show
 
 RESULTS = Path(__file__).parent / "results"
 BUCKET = 25 * 2**20
-"""Bytes of gradients that DistributedDataParallel sends at a time."""
+"""Bytes of gradients that DistributedDataParallel sends in one message."""
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """The sizes of an encoder that costs depend on.
+    """The sizes of an encoder that decide its cost.
 
     Args:
-        parameters: of all of it.
-        layers: how many.
-        width: of a token's vector.
-        weights: those that every token is multiplied with.
+        parameters: number of parameters.
+        layers: number of layers.
+        width: width of a token's vector.
+        weights: number of weights that every token is multiplied with.
     """
 
     parameters: int
@@ -39,7 +39,7 @@ class Encoder:
     weights: int
 
     def forward(self, tokens: float) -> float:
-        """Return the operations of one text."""
+        """Return the operations of a forward pass of one text."""
         return 2 * self.weights * tokens + 4 * self.layers * self.width * tokens**2
 
 
@@ -47,14 +47,14 @@ BERT_BASE = Encoder(parameters=109_482_240, layers=12, width=768, weights=12 * (
 
 
 def training_step(encoder: Encoder, documents: int, tokens: float, labels: int, *, views: int) -> tuple[float, float]:
-    """Return the operations of a training step: those that processes share, and those that each does by itself.
+    """Return the operations of a training step: those that processes share, and those that each repeats.
 
     Args:
         encoder: the encoder.
-        documents: the batch, of all processes.
-        tokens: of a text.
-        labels: K.
-        views: 2 for HGCLR, whose positive samples pass through the encoder as well; 1 for the flat encoder.
+        documents: documents in the batch of all processes.
+        tokens: tokens per text.
+        labels: number of labels, K.
+        views: 2 for HGCLR, which also encodes positive samples; 1 for flat.
     """
     width = encoder.width
     shared = 3 * views * documents * encoder.forward(tokens)  # the backward pass costs twice the forward pass
@@ -66,7 +66,7 @@ def training_step(encoder: Encoder, documents: int, tokens: float, labels: int, 
 
 
 def messages(parameters: int, documents: int, width: int, processes: int) -> tuple[float, int]:
-    """Return the bytes that a process sends in a step, and how many messages: gradients, and the vectors of NT-Xent."""
+    """Return the bytes and the messages that a process sends per step: gradients, and the vectors of NT-Xent."""
     gradients = 4 * parameters
     vectors = 2 * 4 * 2 * documents * width  # gathered forward, added up backward
     share = (processes - 1) / processes
@@ -77,21 +77,21 @@ def messages(parameters: int, documents: int, width: int, processes: int) -> tup
 CORPORA = {"WOS": (30_070, 141), "NYT": (23_345, 166), "RCV1": (20_833, 103)}
 """Training documents and labels of the paper's corpora."""
 TOKENS = 512
-"""Of every text: the most that there can be."""
+"""Tokens per text, the maximum."""
 
 
 def main() -> None:
-    """Print what the paper's corpora and a large prediction would take."""
+    """Print the projections for the paper's corpora and for a large prediction."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--gpu-flops", type=float, default=312e12, help="operations a second of a GPU in bf16")
-    parser.add_argument("--share", type=float, default=0.35, help="of these that training reaches")
-    parser.add_argument("--link", type=float, default=100e9, help="bytes a second between GPUs")
-    parser.add_argument("--latency", type=float, default=20e-6, help="seconds of a message")
-    parser.add_argument("--gpu-hour", type=float, default=2.0, help="price of an hour of a GPU")
-    parser.add_argument("--core-hour", type=float, default=0.04, help="price of an hour of a CPU core")
+    parser.add_argument("--gpu-flops", type=float, default=312e12, help="operations per second of a GPU in bf16")
+    parser.add_argument("--share", type=float, default=0.35, help="share of these operations that training reaches")
+    parser.add_argument("--link", type=float, default=100e9, help="bytes per second between GPUs")
+    parser.add_argument("--latency", type=float, default=20e-6, help="seconds per message")
+    parser.add_argument("--gpu-hour", type=float, default=2.0, help="price of a GPU hour")
+    parser.add_argument("--core-hour", type=float, default=0.04, help="price of a CPU core hour")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--documents", type=float, default=100e6, help="to predict")
-    parser.add_argument("--cores", type=int, default=256, help="of the cluster that predicts")
+    parser.add_argument("--documents", type=float, default=100e6, help="number of documents to predict")
+    parser.add_argument("--cores", type=int, default=256, help="number of CPU cores that predict")
     arguments = parser.parse_args()
 
     rate, rows = arguments.gpu_flops * arguments.share, []
@@ -103,7 +103,7 @@ def main() -> None:
             hours = step * documents / batch * arguments.epochs / 3600
             price = hours * gpus * arguments.gpu_hour
             rows.append((f"{name}, {gpus} GPU", f"{1000 * step:.1f}", f"{60 * hours:.0f}", f"{price:.2f}"))
-    show(f"Projection: HGCLR on BERT-base, {arguments.epochs} epochs", ("", "ms a step", "minutes", "price"), rows)
+    show(f"Projection: HGCLR on BERT-base, {arguments.epochs} epochs", ("", "ms per step", "minutes", "price"), rows)
 
     abstracts = json.loads((RESULTS / "prediction-speed.json").read_text(encoding="utf-8"))
     rows = []
@@ -113,7 +113,7 @@ def main() -> None:
             hours = arguments.documents / core / arguments.cores / 3600
             rows.append((name, f"{core:.1f}", f"{hours:.1f}", f"{hours * arguments.cores * arguments.core_hour:.0f}"))
     title = f"Projection: {arguments.documents:,.0f} abstracts on {arguments.cores} cores, MiniLM-L6"
-    show(title, ("", "documents a second and core", "hours", "price"), rows)
+    show(title, ("", "documents per second and core", "hours", "price"), rows)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What decoding rules, tuned thresholds and calibration change: everything is found on dev and scored on test.
+"""Compare decoding rules, tuned thresholds and calibration: fitted on dev, scored on test.
 
     python benchmarks/decisions.py --name clinc150 --data ../shared/data/clinc150 --models runs/1/model runs/2/model \
         --output benchmarks/results/decisions/clinc150.json
 
-One model for each seed. Figures are mean and standard deviation over the models, F1 in points.
+Give one model per seed. Numbers are mean and standard deviation over the models, F1 in points.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hgclr.decisions.thresholds import METRICS, SCOPES, ThresholdTuner
 from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.classifier import sampled
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from measuring import arguments_of, provenance, show, write
@@ -33,13 +33,13 @@ from measuring import arguments_of, provenance, show, write
 RISKS = (0.1, 0.05, 0.02)
 DEV_SIZES = (10, 30, 100, 300)
 DRAWS = 10
-"""Random samples of dev of each size."""
+"""Number of random samples of dev of each size."""
 TUNED: Rule = "drop-orphans"
-"""The rule under which kinds of thresholds are compared."""
+"""The rule with which thresholds are compared."""
 
 
 def scored(predicted: NDArray[np.bool_], gold: NDArray[np.bool_], taxonomy: Taxonomy) -> dict[str, float]:
-    """Return the scores of label sets, in points."""
+    """Return the scores of predicted labels, in points."""
     scores = MultiLabelScores(taxonomy)
     scores.update(predicted, gold)
     return {
@@ -52,7 +52,7 @@ def scored(predicted: NDArray[np.bool_], gold: NDArray[np.bool_], taxonomy: Taxo
 
 
 def of_rules(test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
-    """Score every decoding rule with probabilities as they are and thresholds of one half."""
+    """Score every decoding rule, without calibration, at threshold 0.5."""
     probabilities = sigmoid(test.logits.copy())
     return {
         rule: scored(Decisions(taxonomy, rule, paths=2).decide(probabilities).predicted, test.gold, taxonomy)
@@ -74,7 +74,7 @@ def of_thresholds(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, 
 
 
 def of_calibrations(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
-    """Return how far probabilities are from frequencies, in points, and the Brier score, times a thousand."""
+    """Return the expected calibration error in points, and the Brier score times 1000, of each calibration."""
     ways = {"none": sigmoid(test.logits.copy())}
     ways |= {method: fit_calibration(method, dev.logits, dev.gold, taxonomy)(test.logits) for method in METHODS}
     found = {}
@@ -86,7 +86,7 @@ def of_calibrations(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str
 
 
 def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
-    """Score what ``hgclr calibrate`` finds by itself, and how much it holds back for which risk."""
+    """Score the decisions of ``hgclr calibrate``, and count the labels that it withholds at each risk."""
     today = Decisions(taxonomy)
     found = calibrate(dev, today).decisions
     assert found.calibration is not None
@@ -108,9 +108,9 @@ def of_all(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, Any]:
 
 
 def of_dev_sizes(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, dict[str, float]]:
-    """Score one half, and what ``hgclr calibrate`` finds on samples of dev: the mean over draws, and the worst."""
+    """Score threshold 0.5, and ``hgclr calibrate`` on samples of dev: mean and worst sample."""
     half = scored(Decisions(taxonomy).decide(sigmoid(test.logits.copy())).predicted, test.gold, taxonomy)
-    found = {"one half": half | {"lowest_micro_f1": half["micro_f1"], "lowest_macro_f1": half["macro_f1"]}}
+    found = {"threshold 0.5": half | {"lowest_micro_f1": half["micro_f1"], "lowest_macro_f1": half["macro_f1"]}}
     for size in (*(size for size in DEV_SIZES if size < len(dev.gold)), len(dev.gold)):
         scores = []
         for draw in range(DRAWS if size < len(dev.gold) else 1):
@@ -126,7 +126,7 @@ def of_dev_sizes(dev: Outputs, test: Outputs, taxonomy: Taxonomy) -> dict[str, d
 
 
 def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
-    """Return everything about one model."""
+    """Return all comparisons of one model."""
     classifier = HierarchicalClassifier.load(model)
     dev, test = (classifier.outputs(sampled(folder, split, limit)) for split in ("dev", "test"))
     taxonomy = classifier.taxonomy
@@ -141,7 +141,7 @@ def measure(model: Path, folder: DataFolder, *, limit: int) -> dict[str, Any]:
 
 
 def gathered(runs: Sequence[Any]) -> Any:
-    """Return mean and standard deviation wherever all runs have a number, and the list where they have words."""
+    """Return mean and standard deviation of numbers, and the list of texts, over all runs."""
     first = runs[0]
     if isinstance(first, Mapping):
         return {key: gathered([run[key] for run in runs]) for key in first}
@@ -156,13 +156,13 @@ def _text(value: Mapping[str, float], digits: int = 1) -> str:
 
 
 def main() -> None:
-    """Run the comparison from the command line."""
+    """Run the benchmark, print the tables and write the result."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--name", required=True, help="what the data are called")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--models", type=Path, nargs="+", required=True, help="one for each seed")
-    parser.add_argument("--limit", type=int, default=4000, help="documents of dev and of test, at most")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--name", required=True, help="name of the data set in the tables")
+    parser.add_argument("--data", type=Path, required=True, help="data folder")
+    parser.add_argument("--models", type=Path, nargs="+", required=True, help="model folders, one per seed")
+    parser.add_argument("--limit", type=int, default=4000, help="maximum number of dev and of test documents")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     runs = [measure(model, DataFolder(arguments.data), limit=arguments.limit) for model in arguments.models]
@@ -179,13 +179,13 @@ def main() -> None:
     show(
         f"{arguments.name}: hgclr calibrate ({', '.join(found['rule'])}; {', '.join(found['thresholds'])})",
         ["", "Micro-F1", "Macro-F1", "exact, %"],
-        [["by itself", *(_text(found["scores"][name]) for name in ("micro_f1", "macro_f1", "exact"))]],
+        [["as found", *(_text(found["scores"][name]) for name in ("micro_f1", "macro_f1", "exact"))]],
     )
     columns = ("micro_f1", "lowest_micro_f1", "macro_f1", "lowest_macro_f1", "exact")
     rows = [[size, *(_text(row[name]) for name in columns)] for size, row in result["dev_sizes"].items()]
     show(
-        f"{arguments.name}: tuned on samples of dev, over {DRAWS} draws",
-        ["", "Micro-F1", "worst draw", "Macro-F1", "worst draw", "exact, %"],
+        f"{arguments.name}: tuned on samples of dev, {DRAWS} per size",
+        ["", "Micro-F1", "worst sample", "Macro-F1", "worst sample", "exact, %"],
         rows,
     )
     rows = [[risk, _text(row["wrong"]), _text(row["kept"])] for risk, row in found["risks"].items()]

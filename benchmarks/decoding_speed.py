@@ -1,9 +1,9 @@
-"""Decoding rules on as many documents as a night's work brings: seconds of each.
+"""Measure the seconds of each decoding rule on many documents.
 
     python benchmarks/decoding_speed.py --output benchmarks/results/decoding-speed.json
 
-Random probabilities and a random tree; one threshold for each label. The rules take turns, and making the probabilities
-is not timed.
+Probabilities and label tree are random; each label has its own threshold. The rules take turns. Making the
+probabilities is not timed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PATHS = 3
 
 
 def run(*, documents: int = 100_000, labels: int = 1_000, rounds: int = 3) -> dict[str, Any]:
-    """Return the seconds of every rule, and of paths that must end at a leaf.
+    """Return the seconds of every rule, and of the path rules with paths that end at a leaf.
 
     Args:
-        documents: how many.
-        labels: how many.
-        rounds: how often each is timed.
+        documents: number of documents.
+        labels: number of labels.
+        rounds: number of timed rounds.
     """
     taxonomy, random = random_tree(labels), np.random.default_rng(0)
     probabilities = random.random((documents, labels), dtype=np.float32)
@@ -55,12 +55,12 @@ def run(*, documents: int = 100_000, labels: int = 1_000, rounds: int = 3) -> di
 
 
 def main() -> None:
-    """Decode, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--labels", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     result = run(documents=arguments.documents, labels=arguments.labels, rounds=arguments.rounds)
     write(result, arguments.output)
@@ -69,7 +69,7 @@ def main() -> None:
         for name, values in result["seconds"].items()
     ]
     title = f"{arguments.documents:,} documents x {arguments.labels:,} labels"
-    show(title, ("decoding rule", "seconds", "lowest to highest"), rows)
+    show(title, ("decoding rule", "seconds", "range"), rows)
 
 
 if __name__ == "__main__":

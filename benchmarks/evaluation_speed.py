@@ -1,9 +1,9 @@
-"""Metrics of as many decisions as the largest data set of the literature asks for: seconds and memory.
+"""Measure the seconds and memory of the metrics at the size of RCV1-V2's test set.
 
     python benchmarks/evaluation_speed.py --output benchmarks/results/evaluation-speed.json
 
-Random decisions stream through :class:`~hgclr.metrics.scores.MultiLabelScores` block by block; making them is not
-timed. Memory is what the counting of a block takes beyond the block, and what is left between the blocks: the counts.
+Random decisions stream through :class:`~hgclr.metrics.scores.MultiLabelScores` block by block. Making them is not
+timed. "Peak" is the memory of counting a block beyond the block itself, "held" the memory of the counts between blocks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Matrix = NDArray[np.bool_]
 
 
 def random_decisions(taxonomy: Taxonomy, seed: int) -> tuple[Matrix, Matrix]:
-    """Return a block of gold labels, every one with its ancestors, and of predictions that are mostly right."""
+    """Return a block of predicted labels, mostly right, and of gold labels with their ancestors."""
     random = np.random.default_rng(seed)
     shape = (BLOCK, len(taxonomy))
     gold = taxonomy.close(random.random(shape) < 1 / len(taxonomy))
@@ -36,7 +36,7 @@ def random_decisions(taxonomy: Taxonomy, seed: int) -> tuple[Matrix, Matrix]:
 
 
 def count(taxonomy: Taxonomy, blocks: list[tuple[Matrix, Matrix]], documents: int) -> MultiLabelScores:
-    """Return the scores of so many documents, which are taken from the blocks in turn."""
+    """Return the scores of ``documents`` documents, taken from the blocks in turn."""
     scores = MultiLabelScores(taxonomy)
     for start in range(0, documents, BLOCK):
         predicted, gold = blocks[start // BLOCK % len(blocks)]
@@ -45,12 +45,12 @@ def count(taxonomy: Taxonomy, blocks: list[tuple[Matrix, Matrix]], documents: in
 
 
 def run(*, documents: int = 781_265, labels: int = 103, rounds: int = 3) -> dict[str, Any]:
-    """Return the seconds and the memory of scoring all decisions.
+    """Return the seconds and the memory of scoring.
 
     Args:
-        documents: how many.
-        labels: how many.
-        rounds: how often all of it is timed.
+        documents: number of documents.
+        labels: number of labels.
+        rounds: number of timed rounds.
     """
     taxonomy = random_tree(labels)
     blocks = [random_decisions(taxonomy, seed) for seed in range(MADE)]
@@ -78,12 +78,12 @@ def run(*, documents: int = 781_265, labels: int = 103, rounds: int = 3) -> dict
 
 
 def main() -> None:
-    """Score, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--documents", type=int, default=781_265)
     parser.add_argument("--labels", type=int, default=103)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     result = run(documents=arguments.documents, labels=arguments.labels, rounds=arguments.rounds)
     write(result, arguments.output)

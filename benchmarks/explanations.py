@@ -1,10 +1,10 @@
-"""Do the words that an explanation names carry the label? The label's probability with them alone, and without them.
+"""Test explanations: the probability of a label with its strongest words alone, and without them.
 
     python benchmarks/explanations.py --name icd10cm --data data/icd10cm --model runs/first/model \
         --output benchmarks/results/explanations/icd10cm.json
 
-Means over the predicted labels of some test texts of at least three words, in per cent. Good words keep the probability
-up by themselves, beside as many words at random, and take it down when they are left out.
+Numbers are means over the predicted labels of test texts with at least three words, in percent. Good words alone keep
+the probability high, compared with as many random words, and their removal lowers it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ METHODS: tuple[Method, ...] = ("integrated", "occlusion")
 
 
 def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: Method) -> dict[str, float]:
-    """Return what the strongest words of texts are worth by one method."""
+    """Return the mean probabilities with and without the strongest words, for one method."""
     values, same = [], []
     for text in texts:
         explanation = classifier.explain(text, method=method)
@@ -49,14 +49,14 @@ def measure(classifier: HierarchicalClassifier, texts: Sequence[str], method: Me
 
 
 def main() -> None:
-    """Run the measurement from the command line."""
+    """Run the benchmark, print the table and write the result."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--name", required=True, help="what the data are called")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--name", required=True, help="name of the data set in the table")
+    parser.add_argument("--data", type=Path, required=True, help="data folder")
+    parser.add_argument("--model", type=Path, required=True, help="model folder")
+    parser.add_argument("--texts", type=int, default=40, help="number of test texts")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     classifier = HierarchicalClassifier.load(arguments.model)

@@ -1,10 +1,10 @@
-"""Damaged and made-up files of each kind, round by round with other seeds, until there were enough or time is up.
+"""Test the readers with damaged and generated files of each kind, in rounds with different seeds.
 
     python benchmarks/file_soak.py --cases 10000 --output benchmarks/results/file-soak.json
 
-A round is the tests of ``tests/robustness`` on mutated files and on any content, a hundred cases of each kind, with a
-seed of its own. The file is written after each round: started again, the soak goes on behind the last seed in it. It
-exits with 1 if a kind of file did not survive.
+A round runs the tests of ``tests/robustness`` on mutated files and on arbitrary content, 100 cases of each kind, with
+its own seed. The output file is written after each round; a second start continues after its last seed. The exit code
+is 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TESTS = ("tests/robustness/test_mutated_files.py", "tests/robustness/test_any_co
 
 
 def one_round(seed: int, cases: int, only: str) -> tuple[Counter[str], dict[str, str]]:
-    """Try so many cases of each kind; return how many each has survived, and what went wrong with the others."""
+    """Run ``cases`` cases of each kind; return the number that passed by kind, and the failures."""
     environment = os.environ | {"HGCLR_FUZZ_CASES": str(cases), "HGCLR_FUZZ_SEED": str(seed)}
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "report.xml")
@@ -48,13 +48,13 @@ def one_round(seed: int, cases: int, only: str) -> tuple[Counter[str], dict[str,
 
 
 def main() -> None:
-    """Go from round to round, write the result after each and print the table."""
+    """Run the rounds, write the result after each, and print the table."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--cases", type=int, default=10000, help="of each kind, all rounds together")
-    parser.add_argument("--round", type=int, default=100, help="cases of each kind in a round")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after this")
-    parser.add_argument("--only", default="", help="kinds to try, as pytest's -k has it")
-    parser.add_argument("--output", type=Path, required=True, help="JSON file to write, and to go on from")
+    parser.add_argument("--cases", type=int, default=10000, help="cases of each kind over all rounds")
+    parser.add_argument("--round", type=int, default=100, help="cases of each kind per round")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no new round after this time")
+    parser.add_argument("--only", default="", help="kinds to run, as an expression of pytest -k")
+    parser.add_argument("--output", type=Path, required=True, help="JSON file to write; an existing one is continued")
     arguments = parser.parse_args()
     before: dict[str, Any] = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
     survived, seeds = Counter(before.get("survived", {})), list(before.get("seeds", []))
@@ -68,9 +68,7 @@ def main() -> None:
         failed += [{"seed": seed, "kind": kind, "problem": problem} for kind, problem in problems.items()]
         result = {"survived": dict(sorted(survived.items())), "failed": failed, "seeds": seeds}
         write({**result, "cases_a_round": arguments.round, **provenance()}, arguments.output)
-    show(
-        "Files survived", ("kind", "cases"), [(escape(kind), f"{count:,}") for kind, count in sorted(survived.items())]
-    )
+    show("Passed", ("kind", "cases"), [(escape(kind), f"{count:,}") for kind, count in sorted(survived.items())])
     sys.exit(1 if failed else 0)
 
 

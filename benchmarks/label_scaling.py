@@ -1,11 +1,11 @@
-"""Time and memory of a training step against the number of labels, on random trees.
+"""Measure the time and memory of a training step against the number of labels, on random trees.
 
     python benchmarks/label_scaling.py --data ../shared/data/arxiv --output benchmarks/results/label-scaling.json
 
-Every tree gets a process of its own, so that its peak memory is its own. There a step (default preset, batch 12, texts
-of the data's own lengths with random gold labels) takes turns with a step of the smallest tree, because the machine's
-speed changes by the minute: times are given as ratios to it. Memory beyond the encoder is the peak of the process less
-that of a process that trains the flat model on the smallest tree.
+Every tree runs in its own process, to measure its own peak memory. A step of HGCLR (default preset, batch 12, texts of
+the data with random gold labels) takes turns with a step on 160 labels, because the speed of the machine changes by the
+minute; times are ratios to that step. Memory beyond the encoder is the peak of the process minus the peak of a process
+that trains flat on 160 labels.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import Tensor
 from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
+from hgclr.models import architecture as find_architecture
 from hgclr.models.base import load_tokenizer
 from hgclr.training.trainer import Collator, accelerate_on_cpu
 from measuring import arguments_of, one_round, peak_memory, provenance, show, spread, write
@@ -36,10 +37,10 @@ BATCH = 12
 
 
 class Stepper:
-    """A model on a random tree that trains on batches of a data folder's texts.
+    """A model on a random tree, with a batch of texts of a data folder.
 
     Args:
-        labels: size of the tree.
+        labels: number of labels.
         architecture: ``hgclr`` or ``flat``.
         data: data folder.
         encoder: name of the text encoder.
@@ -48,7 +49,8 @@ class Stepper:
     def __init__(self, labels: int, architecture: str, data: Path, encoder: str) -> None:
         tokenizer, tree = load_tokenizer(encoder), random_tree(labels)
         torch.manual_seed(0)
-        self.model: Any = architecture(architecture).from_encoder(encoder, tree, tokenizer, max_length=512).train()
+        model = find_architecture(architecture)
+        self.model: Any = model.from_encoder(encoder, tree, tokenizer, max_length=512).train()
         accelerate_on_cpu(self.model)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=True)
         tokens = tokenize_split(DataFolder(data), "train", tokenizer, max_length=512, limit=600)
@@ -58,16 +60,16 @@ class Stepper:
         self.batch: dict[str, Tensor] = Collator(labels, tokenizer.pad_token_id)(rows)
 
     def step(self) -> None:
-        """Train on the batch once."""
+        """Take one training step on the batch."""
         self.optimiser.zero_grad()
         self.model(**self.batch).loss.backward()
         self.optimiser.step()
 
 
 def measure(labels: int, architecture: str, data: Path, encoder: str, rounds: int) -> dict[str, Any]:
-    """Return peak memory and seconds of a step, measured in this process against steps of the smallest tree."""
+    """Return peak memory and seconds of a step, in turns with steps on 160 labels."""
     own = Stepper(labels, architecture, data, encoder)
-    first = one_round({"own": own.step})["own"]  # with what is computed once
+    first = one_round({"own": own.step})["own"]  # includes one-time computations
     own.step()
     memory = peak_memory()
     base = Stepper(BASE, "hgclr", data, encoder)
@@ -88,13 +90,13 @@ def measure(labels: int, architecture: str, data: Path, encoder: str, rounds: in
 def run(
     data: Path, *, encoder: str = "all-MiniLM-L6-v2", labels: Sequence[int] = LABELS, rounds: int = 5
 ) -> dict[str, Any]:
-    """Return memory and time of each tree.
+    """Return the memory and time of each tree.
 
     Args:
         data: data folder.
         encoder: text encoder.
-        labels: sizes of the trees.
-        rounds: turns that are timed.
+        labels: numbers of labels.
+        rounds: number of timed rounds.
     """
     measured = []
     for architecture, count in [("flat", BASE), *(("hgclr", count) for count in labels)]:
@@ -116,13 +118,13 @@ def run(
 
 
 def main() -> None:
-    """Run it, or, called by itself with ``--one``, measure one tree."""
+    """Run the benchmark; with ``--one``, measure one tree in this process."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--labels", type=int, nargs="+", default=LABELS, help="sizes of the trees")
+    parser.add_argument("--labels", type=int, nargs="+", default=LABELS, help="numbers of labels")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     quiet_libraries()
@@ -142,7 +144,7 @@ def main() -> None:
         )
         for tree in result["trees"]
     ]
-    show("Label side", ("labels", "depth", "a step", f"x of {BASE} labels", "beyond the encoder"), rows)
+    show("Training step", ("labels", "depth", "time", f"relative to {BASE} labels", "memory beyond the encoder"), rows)
 
 
 if __name__ == "__main__":

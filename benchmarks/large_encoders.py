@@ -1,10 +1,10 @@
-"""Time and peak memory of a training step: as it is, with gradient checkpointing, with LoRA, with both.
+"""Measure the time and peak memory of a training step with gradient checkpointing, LoRA, both and neither.
 
     OMP_NUM_THREADS=1 python benchmarks/large_encoders.py --output benchmarks/results/large-encoders.json
 
-Texts of random words, all of the same length, 141 labels, flat. Each contender has a process of its own, because a peak
-is that of a process; its memory is what the process holds at most beyond what it held before the model was made, and
-after a step of a tiny one. Weights are random. Seconds are of the CPU, medians over steps after the first.
+Flat with random weights, texts of random words of one length, 141 labels. Each variant runs in its own process. Memory
+is the peak of the process minus its memory before the model is built, after one step of a tiny model. Seconds are CPU
+seconds, medians over the steps after the first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from measuring import arguments_of, memory, peak_memory, provenance, show, sprea
 
 LABELS = 141
 CONTENDERS = {
-    "as it is": {"lora": False, "checkpointing": False},
+    "neither": {"lora": False, "checkpointing": False},
     "gradient checkpointing": {"lora": False, "checkpointing": True},
     "LoRA": {"lora": True, "checkpointing": False},
     "LoRA, gradient checkpointing": {"lora": True, "checkpointing": True},
@@ -48,7 +48,7 @@ def take_steps(
     lora: bool,
     checkpointing: bool,
 ) -> tuple[list[float], int]:
-    """Return the CPU seconds of each step of a new model, and the number of its parameters that are trained."""
+    """Return the CPU seconds of each step of a new model, and the number of its trained parameters."""
     tree = Taxonomy([str(label) for label in range(LABELS)], [-1] * LABELS)
     torch.manual_seed(0)
     model = FlatForSequenceClassification.from_encoder_config(config, tree, tokenizer).train()
@@ -72,25 +72,25 @@ def take_steps(
 
 
 def measure(encoder: str, batch: int, length: int, steps: int, **how: bool) -> dict[str, Any]:
-    """Return the seconds of steps, and what memory this process has taken for them at most, in bytes."""
+    """Return the seconds of the steps and the peak memory that they add, in bytes."""
     quiet_libraries()
     tokenizer, config = load_tokenizer(encoder), load_encoder_config(encoder)
     small = AutoConfig.for_model(config.model_type, vocab_size=len(tokenizer), hidden_size=12, num_hidden_layers=1)
-    take_steps(small, tokenizer, 2, 8, 1, **how)  # what libraries take for themselves, they have taken
+    take_steps(small, tokenizer, 2, 8, 1, **how)  # libraries allocate their own memory here
     before = memory()
     seconds, trained = take_steps(config, tokenizer, batch, length, steps + 1, **how)
     return {"seconds": spread(seconds[1:]), "bytes": peak_memory() - before, "trained_parameters": trained}
 
 
 def main() -> None:
-    """Measure each contender, or, in its process, one."""
+    """Measure each variant in its own process; with ``--only``, one in this process."""
     parser = arguments_of(__doc__)
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--batch", type=int, default=12)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", choices=CONTENDERS, help="measure one contender in this process, and print JSON")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--only", choices=CONTENDERS, help="measure only this variant, in this process, and print JSON")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     sizes = (arguments.encoder, arguments.batch, arguments.length, arguments.steps)
     if arguments.only is not None:
@@ -103,7 +103,7 @@ def main() -> None:
         contenders[name] = json.loads(done.stdout.splitlines()[-1])
     setting = dict(zip(("encoder", "batch", "length", "steps"), sizes, strict=True))
     write({"setting": setting, "contenders": contenders, **provenance()}, arguments.output)
-    base = contenders["as it is"]
+    base = contenders["neither"]
     rows = [
         (
             name,
@@ -114,7 +114,7 @@ def main() -> None:
         )
         for name, each in contenders.items()
     ]
-    show("A training step", ("", "a step", "of the first", "memory at most", "trained parameters"), rows)
+    show("A training step", ("", "time", "relative to neither", "peak memory", "trained parameters"), rows)
 
 
 if __name__ == "__main__":

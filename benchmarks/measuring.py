@@ -1,4 +1,4 @@
-"""What the benchmarks share: turns, medians with their spread, memory, what a figure depends on, and its file."""
+"""Shared functions of the benchmarks: timing in turns, medians and ranges, memory, provenance, output."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ RUNTIMES = ("onnx", "onnxruntime", "onnxscript", "scikit-learn")
 
 
 def arguments_of(script: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the command line that shows a script's docstring as it stands."""
+    """Return a command-line parser whose help is the script's docstring."""
     return argparse.ArgumentParser(description=script, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def one_round(
     contenders: Mapping[str, Callable[[], object]], clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Let every contender work once, one after the other, and return the seconds of each."""
+    """Run every contender once, one after the other, and return the seconds of each."""
     seconds = {}
     for name, work in contenders.items():
         started = clock()
@@ -53,34 +53,34 @@ def one_round(
 def in_turns(
     contenders: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Return the seconds of each contender in each round; one more round, which comes first, warms up."""
+    """Return the seconds of each contender in each round. A first round warms up and is not counted."""
     one_round(contenders, clock)
     timed = [one_round(contenders, clock) for _ in range(rounds)]
     return {name: [seconds[name] for seconds in timed] for name in contenders}
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median of repeated measurements, the lowest and the highest."""
+    """Return median, lowest and highest value."""
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
 
 
 def ratio(seconds: Sequence[float], base: Sequence[float]) -> dict[str, float]:
-    """Return how many times as fast as ``base`` a contender was, round by round: the machine's own pace drops out."""
+    """Return the speed relative to ``base``, round by round, so that the machine's changing speed cancels out."""
     return spread([theirs / ours for ours, theirs in zip(seconds, base, strict=True)])
 
 
 def memory() -> int:
-    """Return the memory this process holds, in bytes."""
+    """Return the resident memory of this process, in bytes."""
     return _status("VmRSS")
 
 
 def peak_memory() -> int:
-    """Return the most memory this process has held, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     return _status("VmHWM")
 
 
 def provenance() -> dict[str, Any]:
-    """Return what every figure depends on: the command, the machine with its packages, the commit."""
+    """Return the command, the versions of packages, the machine and the commit of a result."""
     versions = {}
     for package in RUNTIMES:
         try:
@@ -95,14 +95,14 @@ def provenance() -> dict[str, Any]:
 
 
 def write(result: Mapping[str, Any], output: Path | None) -> None:
-    """Write a result as JSON, if it is wanted in a file."""
+    """Write a result as JSON if a file is given."""
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a short table."""
+    """Print a table."""
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left")

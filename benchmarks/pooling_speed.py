@@ -1,11 +1,10 @@
-"""What mean pooling costs in prediction against the first token's vector, in torch, ONNX fp32 and ONNX int8.
+"""Compare the prediction speed of mean pooling and first-token pooling, in torch, ONNX fp32 and ONNX int8.
 
     python benchmarks/pooling_speed.py --data ../shared/data/clinc150 \
         --output benchmarks/results/pooling-speed-clinc150.json
 
-One encoder under two heads of random weights, which differ in ``pooling`` alone; all take turns in one process on the
-same documents, from raw text to labels. A graph for ``cls`` computes the last layer for the first token alone; one for
-``mean`` needs it for all.
+Two models with one encoder and random heads differ only in ``pooling``. All take turns in one process on the same
+documents, from raw text to labels.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ POOLINGS = ("cls", "mean")
 def run(
     data: Path, *, encoder: str = "all-MiniLM-L6-v2", documents: int = 240, rounds: int = 7, max_length: int = 512
 ) -> dict[str, Any]:
-    """Return documents a second of each runtime with each pooling, and what mean pooling leaves of the speed.
+    """Return the documents per second of each backend and pooling, and the speed of mean relative to cls.
 
     Args:
         data: data folder with a test split.
-        encoder: under both heads.
-        documents: how many to label.
-        rounds: turns that are timed.
-        max_length: tokens of a text that are read.
+        encoder: encoder of both models.
+        documents: number of documents.
+        rounds: number of timed rounds.
+        max_length: tokens read per text.
     """
     folder = DataFolder(data)
     texts = [document.text for document in sample(folder, documents)]
@@ -76,14 +75,14 @@ def run(
 
 
 def main() -> None:
-    """Run the rounds, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--documents", type=int, default=240)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--max-length", type=int, default=512)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(
@@ -103,7 +102,7 @@ def main() -> None:
         )
         for name, rate in result["documents_per_second"].items()
     ]
-    show("Pooling", ("", "documents/s", "of cls"), rows)
+    show("Pooling", ("", "documents/s", "relative to cls"), rows)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Documents a second in prediction: the published test loop, transformers' pipeline, and ours in three runtimes.
+"""Compare prediction speed: the published test loop, transformers' pipeline, and hgclr with three backends.
 
     python benchmarks/prediction_speed.py --data ../shared/data/arxiv --model runs/arxiv/model \
         --output benchmarks/results/prediction-speed.json
 
-All contenders label the same documents with the same weights, from raw text, and take turns in one process, because
-the machine's speed changes by the minute. The pipeline runs at several batch sizes, of which the best counts. Before
-anything is timed, their probabilities must agree: in fp32 to 1e-3. Without --model the head is random, and F1 is left
-out.
+All systems label the same documents with the same weights, from raw text, and take turns in one process, because the
+speed of the machine changes by the minute. The pipeline runs at several batch sizes; the best counts. Before timing,
+the fp32 probabilities must agree to 1e-3. Without --model the head is random, and F1 is not compared.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Probabilities = NDArray[np.float32]
 
 
 def sample(folder: DataFolder, documents: int) -> list[Document]:
-    """Return documents of the test split, drawn at random and in the order of the file."""
+    """Return a random sample of the test split, in the order of the file."""
     everything = list(folder.documents("test"))
     chosen = np.random.default_rng(0).permutation(len(everything))[:documents]
     return [everything[place] for place in sorted(chosen.tolist())]
@@ -57,7 +56,7 @@ def sample(folder: DataFolder, documents: int) -> list[Document]:
 def published_loop(
     model: FlatForSequenceClassification, tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]
 ) -> Callable[[], dict[str, float]]:
-    """Return the published test loop over documents, tokenised on the way."""
+    """Return the published test loop over documents, tokenisation included."""
 
     def batches() -> Iterator[dict[str, torch.Tensor]]:
         for start in range(0, len(documents), BATCH):
@@ -74,7 +73,7 @@ def published_loop(
 
 
 def published_probabilities(model: FlatForSequenceClassification, loop: Callable[[], object]) -> Probabilities:
-    """Return what the published loop decides by."""
+    """Return the probabilities of the published loop."""
     logits: list[torch.Tensor] = []
     hook = model.classifier.register_forward_hook(lambda _module, _inputs, output: logits.append(output))
     loop()
@@ -83,7 +82,7 @@ def published_probabilities(model: FlatForSequenceClassification, loop: Callable
 
 
 def pipeline_probabilities(answers: Sequence[Sequence[dict[str, Any]]], labels: Sequence[str]) -> Probabilities:
-    """Return the pipeline's answers with the labels in order."""
+    """Return the pipeline's probabilities in the order of the labels."""
     scores = [{answer["label"]: answer["score"] for answer in row} for row in answers]
     return np.array([[row[label] for label in labels] for row in scores], dtype=np.float32)
 
@@ -107,7 +106,7 @@ def f1(classifiers: dict[str, HierarchicalClassifier], documents: Sequence[Docum
 def load(
     model: Path | None, encoder: str, taxonomy: Taxonomy
 ) -> tuple[dict[str, HierarchicalClassifier], FlatForSequenceClassification, PreTrainedTokenizerBase]:
-    """Return our classifiers in all runtimes, and the network and tokenizer for the others."""
+    """Return hgclr's classifiers with all backends, and the network and tokenizer for the other systems."""
     with tempfile.TemporaryDirectory() as scratch:
         source = model or write_untrained(encoder, taxonomy, Path(scratch, "torch"))
         export_onnx(source, Path(scratch, "fp32"))
@@ -130,24 +129,26 @@ def run(
     rounds: int = 3,
     pipeline_batches: Sequence[int] = PIPELINE_BATCHES,
 ) -> dict[str, Any]:
-    """Return documents a second, ratios and agreement of all contenders.
+    """Return documents per second, ratios and the agreement of all systems.
 
     Args:
         data: data folder with a test split.
-        model: folder of a trained model on the data's label tree; an untrained one if left out.
-        encoder: of the untrained model.
-        documents: how many to label, the same for all.
-        scored: how many to score ours on, if the model is trained.
-        rounds: turns that are timed.
-        pipeline_batches: batch sizes of the pipeline to try.
+        model: folder of a model trained on the data's label tree; default: a random head.
+        encoder: encoder of the model with a random head.
+        documents: number of documents to label.
+        scored: number of documents for F1, if the model is trained.
+        rounds: number of timed rounds.
+        pipeline_batches: batch sizes of the pipeline.
 
     Raises:
-        ValueError: if the contenders do not agree.
+        ValueError: if the probabilities differ.
     """
     ours, network, tokenizer = load(model, encoder, DataFolder(data).taxonomy)
     reads, padded = network.config.max_length, published_style.LENGTH
     if reads < padded:
-        raise ValueError(f"the model reads {reads} tokens of a text, the published loop {padded}: they cannot agree")
+        raise ValueError(
+            f"the model reads {reads} tokens, the published loop {padded}; give a model with max_length {padded}"
+        )
     taxonomy = ours[TORCH].taxonomy
     folder = DataFolder(data, taxonomy=taxonomy)
     chosen = sample(folder, documents)
@@ -155,7 +156,7 @@ def run(
     stock = partial(
         pipeline(
             "text-classification",
-            # Where transformers' own class has no such pooling, the pipeline takes ours.
+            # transformers' own class has no mean pooling; then the pipeline runs the class of hgclr.
             model=to_stock(network) if no_stock_form(network) is None else copy.deepcopy(network),
             tokenizer=tokenizer,
             top_k=None,
@@ -176,7 +177,7 @@ def run(
         name: float(np.abs(values - probabilities[PUBLISHED]).max()) for name, values in probabilities.items()
     }
     if apart := [name for name, value in differences.items() if value > AGREEMENT and name != INT8]:
-        raise ValueError(f"{', '.join(apart)} and the yardstick disagree: {differences}")
+        raise ValueError(f"{', '.join(apart)}: probabilities differ from the published style: {differences}")
 
     pipelines = {f"pipeline, batch {size}": partial(stock, batch_size=size) for size in pipeline_batches}
     contenders = {
@@ -210,16 +211,16 @@ def run(
 
 
 def main() -> None:
-    """Run the rounds, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
-    parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--model", type=Path, help="folder of a trained model; default: a random head")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="encoder of the model with a random head")
     parser.add_argument("--documents", type=int, default=120)
-    parser.add_argument("--scored", type=int, default=3000, help="documents to score a trained model on")
+    parser.add_argument("--scored", type=int, default=3000, help="number of test documents for F1, with --model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pipeline-batches", type=int, nargs="+", default=PIPELINE_BATCHES)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(
@@ -245,7 +246,7 @@ def main() -> None:
                 f"{score['micro_f1']:.2f} / {score['macro_f1']:.2f}" if score else "",
             )
         )
-    show("Prediction", ("", "documents/s", "published style", "best pipeline", "Micro / Macro-F1"), rows)
+    show("Prediction", ("", "documents/s", "x published style", "x best pipeline", "Micro / Macro-F1"), rows)
 
 
 if __name__ == "__main__":

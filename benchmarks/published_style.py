@@ -1,9 +1,9 @@
-"""The yardstick of the speed benchmarks: HGCLR computed the way the authors' published program works.
+"""The baseline of the speed benchmarks: HGCLR computed as in the authors' published program.
 
-Written afresh from a description of that program, with its costs and none of its code: two encoder passes, every text
-padded to 512 tokens, eager attention, a dense K x K x 15 table of paths filled by Python loops, and a test loop that
-counts label by label in Python. It borrows the weights of our HGCLR model under the ``published`` preset, so that both
-compute the same loss from the same noise (``tests/benchmarks`` holds it to that).
+It was written from a description of that program and contains none of its code. It has the same costs: two encoder
+passes, every text padded to 512 tokens, eager attention, a dense K x K x 15 table of paths filled by Python loops, and
+a test loop that counts label by label in Python. It uses the weights of an HGCLR model under the ``published`` preset,
+so that both compute the same loss from the same noise.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def pad_to_512(rows: Sequence[dict[str, Any]], labels: int, pad_token: int) -> d
 
 
 class PublishedStyle(nn.Module):
-    """Compute the published training step with another model's weights.
+    """The published training step, with the weights of an HGCLR model.
 
     Args:
-        model: an HGCLR model under the ``published`` preset; its encoder is switched to eager attention.
+        model: HGCLR under the ``published`` preset; its encoder is set to eager attention.
     """
 
     def __init__(self, model: HGCLRForSequenceClassification) -> None:
@@ -50,10 +50,10 @@ class PublishedStyle(nn.Module):
         self.model.encoder.set_attn_implementation("eager")
         distances, edges = path_tables(model.config.taxonomy)
         self.register_buffer("distances", distances)  # (K, K)
-        self.register_buffer("edges", edges)  # (K, K, 15), edge c is stored as c + 1, 0 is no edge
+        self.register_buffer("edges", edges)  # (K, K, 15); edge c is stored as c + 1, 0 means no edge
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the loss of a batch, (B, 512) tokens."""
+        """Return the loss of a batch of (B, 512) tokens."""
         model, config = self.model, self.model.config
         words = model.encoder.get_input_embeddings()(input_ids)
         features = self.label_features()
@@ -79,7 +79,7 @@ class PublishedStyle(nn.Module):
         return loss + config.contrastive_weight * F.cross_entropy(similarity, partner)
 
     def label_features(self) -> Tensor:
-        """Return the label features, with the path's edge weights gathered from the dense table."""
+        """Return the label features; edge weights of paths are gathered from the dense table."""
         graphormer = self.model.label_encoder
         (layer,) = graphormer.layers
         features = self.model.name_embeddings() + graphormer.label_embedding.weight
@@ -112,7 +112,7 @@ def path_tables(taxonomy: Taxonomy) -> tuple[Tensor, Tensor]:
             meeting = next(node for node in from_i if node in from_j)
             path = from_i[: from_i.index(meeting)] + from_j[: from_j.index(meeting)]
             if len(path) > LONGEST_PATH:
-                raise ValueError(f"a path of {len(path)} edges; the published table holds {LONGEST_PATH}")
+                raise ValueError(f"a path has {len(path)} edges; the published table holds at most {LONGEST_PATH}")
             distances[i, j] = len(path)
             for place, edge in enumerate(path):
                 edges[i, j, place] = edge + 1

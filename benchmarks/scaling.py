@@ -1,11 +1,11 @@
-"""A training step on 1, 2 and 4 processes, beside what the cost model of docs/benchmarks/scaling.md says.
+"""Measure a training step on 1, 2 and 4 processes and compare it with the cost model of docs/benchmarks/scaling.md.
 
     python benchmarks/scaling.py --data ../shared/data/arxiv --output benchmarks/results/scaling.json
 
-Each run is ``train`` under torchrun, one thread a process; a callback reads CPU time and the bytes that have gone
-through the loopback device after every step. One process with batches of three sizes gives what a step costs by itself
-and what each document adds; from these two the model says what several processes, which share a batch, will take.
-Seconds are CPU seconds of one process: those of the clock say nothing where there are fewer cores than processes.
+Each run is ``train`` under torchrun with one thread per process. After every step a callback reads the CPU time and the
+bytes through the loopback device. Runs of one process with three batch sizes give the cost of a step and of a document;
+from these the model predicts several processes that share a batch. Seconds are CPU seconds of one process, because
+wall-clock time means nothing with fewer cores than processes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from measuring import arguments_of, provenance, show, write
 BATCH = 12
 PROCESSES = (2, 4)
 BATCHES = (3, 6, 12)
-"""Of one process: as many documents as each of four, of two and a single one has of a batch of twelve."""
+"""Batch sizes of one process: the shares of four, two and one process in a batch of twelve."""
 WARM_UP = 2
-"""Steps that are not counted."""
+"""First steps, which are not counted."""
 
 
 def received_bytes() -> int:
-    """Return how many bytes the processes of this machine have sent each other since it was started."""
+    """Return the bytes through the loopback device since the machine started."""
     devices = Path("/proc/net/dev").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in devices if line.strip().startswith("lo:"))
 
 
 def train_as_rank(data: Path, architecture: str, batch: int, steps: int, length: int, output: Path) -> None:
-    """Train as one of the processes that torchrun has started, and write down every step."""
+    """Train as one process under torchrun and record every step."""
     from transformers import TrainerCallback
 
     from hgclr.training import RunConfig, train
@@ -65,7 +65,7 @@ def train_as_rank(data: Path, architecture: str, batch: int, steps: int, length:
 
 
 def measure(data: Path, architecture: str, processes: int, batch: int, steps: int, length: int) -> dict[str, Any]:
-    """Return CPU seconds of a process and bytes sent by all in a step, medians over steps and processes."""
+    """Return CPU seconds per process and bytes sent by all per step, medians over steps and processes."""
     with tempfile.TemporaryDirectory() as folder:
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         script = [__file__, "--data", data, "--rank-of", architecture, "--batch", batch, "--steps", steps]
@@ -84,7 +84,7 @@ def measure(data: Path, architecture: str, processes: int, batch: int, steps: in
 
 
 def run(data: Path, *, steps: int, length: int) -> dict[str, Any]:
-    """Return, for the flat encoder and for HGCLR, what a step takes and what the model expects."""
+    """Return the measured and the predicted cost of a step, for flat and for HGCLR."""
     systems = {}
     for architecture in ("flat", "hgclr"):
         alone = {batch: measure(data, architecture, 1, batch, steps, length) for batch in BATCHES}
@@ -99,7 +99,7 @@ def run(data: Path, *, steps: int, length: int) -> dict[str, Any]:
                     "seconds": measured["seconds"],
                     "expected_seconds": step + document * BATCH / processes,
                     "bytes": measured["bytes"],
-                    "expected_bytes": 2 * (processes - 1) * 4 * measured["parameters"],  # a ring, all links together
+                    "expected_bytes": 2 * (processes - 1) * 4 * measured["parameters"],  # a ring; sum over all links
                 }
             )
         systems[architecture] = {
@@ -112,14 +112,14 @@ def run(data: Path, *, steps: int, length: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write the result and print the table; or be one of the processes."""
+    """Run the benchmark, write the result and print the tables; with ``--rank-of``, run one process."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--length", type=int, default=128, help="tokens that are read of a text")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
-    parser.add_argument("--rank-of", help="used by the script itself: train this system as one process of several")
-    parser.add_argument("--batch", type=int, default=BATCH, help="used by the script itself")
+    parser.add_argument("--length", type=int, default=128, help="tokens read per text")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
+    parser.add_argument("--rank-of", help="internal: train this architecture as one process of several")
+    parser.add_argument("--batch", type=int, default=BATCH, help="internal: batch size")
     arguments = parser.parse_args()
     data, steps, length = arguments.data, arguments.steps, arguments.length
     if arguments.rank_of:
@@ -138,7 +138,7 @@ def main() -> None:
             )
             for row in system["runs"]
         ]
-        show(f"A step of {name}", ("", "CPU s of a process", "expected", "MB sent by all", "expected"), rows)
+        show(f"A step of {name}", ("", "CPU s per process", "predicted", "MB sent by all", "predicted"), rows)
 
 
 if __name__ == "__main__":

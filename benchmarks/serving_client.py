@@ -1,4 +1,4 @@
-"""A light client of the service for load tests: it shares the cores with the service, so it does next to nothing."""
+"""A client of the service for load tests. It does little work, because it shares the cores with the service."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy as np
 __all__ = ["Load", "open_loop", "post", "requests_of", "saturate"]
 
 SETTLE = 30.0
-"""Seconds that requests under way have to be answered in when a load ends."""
+"""Seconds to wait for open requests when a load ends."""
 CONNECTIONS = 256
-"""Connections of an open loop: fewer than the service takes, so that a slow machine adds no refusals of its own."""
+"""Connections of an open loop. Fewer than the limit of the service, so that it refuses none of them."""
 
 
 @dataclass
 class Load:
-    """What came of a load.
+    """The outcome of a load.
 
     Args:
-        seconds: how long it was on.
-        statuses: how many answers of each status; where there was none, the exception's name.
-        texts: texts of the requests that were answered with 200 while it was on.
-        latencies: seconds from when a request was due to its answer with 200.
+        seconds: duration.
+        statuses: number of responses by status, or by exception where there was no response.
+        texts: texts of requests that were answered with 200 during the load.
+        latencies: seconds from the time a request was due to its response with 200.
     """
 
     seconds: float = 0.0
@@ -38,15 +38,15 @@ class Load:
 
     @property
     def texts_per_second(self) -> float:
-        """Return texts labelled a second."""
+        """Return texts labelled per second."""
         return self.texts / self.seconds
 
     def percentile(self, share: float) -> float:
-        """Return the latency that this share, in percent, of the requests stayed below."""
+        """Return the latency at a percentile."""
         return float(np.percentile(self.latencies, share))
 
     def count(self, status: str, texts: int, latency: float) -> None:
-        """Count an answer; one that came after the load had ended with 0 texts."""
+        """Count a response; ``texts`` is 0 for one that came after the end of the load."""
         self.statuses[status] += 1
         if status == "200":
             self.texts += texts
@@ -54,22 +54,22 @@ class Load:
 
 
 def requests_of(texts: Sequence[str], each: int) -> Iterator[bytes]:
-    """Yield requests of ``each`` texts without end, as bytes that were put together before."""
+    """Yield requests of ``each`` texts without end, as prepared bytes."""
     stream = cycle(texts)
     bodies = ({"texts": list(islice(stream, each))} for _ in range(max(1, len(texts) // each)))
     return cycle([post("/predict", json.dumps(body).encode()) for body in bodies])
 
 
 async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: int, seconds: float) -> Load:
-    """Let clients ask, each again as soon as it has its answer, until the time is up.
+    """Run clients that send the next request as soon as they have a response, until the time is up.
 
-    All answers count, and all the time until the last: from the first to the last there was work to be done.
+    All responses count, and the whole time until the last one.
     """
     load, started = Load(), time.perf_counter()
 
     async def ask() -> None:
         connection, begun = _Connection(port), started
-        while begun < started + seconds:  # so that each asks at least once
+        while begun < started + seconds:  # each client sends at least one request
             status = await connection.ask(next(requests))
             now = time.perf_counter()
             load.seconds = now - started
@@ -84,10 +84,9 @@ async def saturate(port: int, requests: Iterator[bytes], *, each: int, clients: 
 async def open_loop(
     port: int, requests: Iterator[bytes], *, each: int, texts_per_second: float, seconds: float, seed: int = 0
 ) -> Load:
-    """Ask at once, and on at random moments, at a rate that does not depend on the answers; wait for the last of them.
+    """Send requests at random times, at a rate that does not depend on the responses, and wait for the last one.
 
-    Latencies count from the moment at which a request was due: if the client is late, or all its connections are taken,
-    that is the service's delay, too.
+    Latencies count from the time a request was due, so they include waiting for a free connection.
     """
     load, started = Load(seconds=seconds), time.perf_counter()
     random = np.random.default_rng(seed)
@@ -124,14 +123,14 @@ def post(path: str, body: bytes) -> bytes:
 
 
 class _Connection:
-    """A connection that is opened when it is needed and kept."""
+    """A connection that is opened on first use and kept open."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes) -> str:
-        """Send a request and return the status of its answer, or the name of what went wrong."""
+        """Send a request and return the status of the response, or the name of the exception."""
         try:
             if self._streams is None:
                 self._streams = await asyncio.open_connection("127.0.0.1", self._port)

@@ -1,11 +1,11 @@
-"""The service under load: throughput beside the bare backend's, latency at half load, ten times too much.
+"""Measure the service under load: throughput compared with the backend alone, latency at half load, overload.
 
     python benchmarks/serving_load.py --model first-onnx --data ../shared/data/clinc150 \
         --output benchmarks/results/serving-load.json
 
-Service, bare backend and client are processes of their own and share this machine's cores. Bare backend and service
-take turns, because the machine's speed changes by the minute. The overload lasts --overload-seconds; it must be
-answered with 200 and 429 only, memory must stay where it is, and afterwards the service must be as fast as before.
+Service, backend alone and client are separate processes that share the cores. Backend and service take turns, because
+the speed of the machine changes by the minute. The overload is ten times the throughput. It must be answered with 200
+and 429 only, memory must not grow, and afterwards the service must be as fast as before.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from serving_client import Load, open_loop, requests_of, saturate
 
 START = "import typer; from hgclr.cli.deploy import serve; typer.run(serve)"
 TEXTS = 2048
-"""Texts that are sent again and again."""
+"""Number of different texts that are sent."""
 AT_ONCE = 512
-"""Texts that the bare backend gets at once: as many as the clients of the service have under way."""
+"""Texts per call of the backend alone: as many as the clients of the service have in flight."""
 OVERLOAD = 10
 PATIENCE = 600.0
-"""Seconds that the service has to load in."""
+"""Seconds to wait until the service is ready."""
 SETTLED = 0.25
-"""Share of the overload after which memory must not grow any more."""
+"""Share of the overload after which memory must not grow."""
 
 _classifier: HierarchicalClassifier
 
 
 def load_bare(model: Path) -> None:
-    """Load the model in the process of the bare backend."""
+    """Load the model in the process of the backend alone."""
     global _classifier
     from hgclr.cli.console import open_classifier
 
@@ -58,7 +58,7 @@ def load_bare(model: Path) -> None:
 
 
 def bare(texts: Sequence[str], seconds: float) -> float:
-    """Return the texts a second of the classifier alone."""
+    """Return the texts per second of the classifier without the service."""
     stream, done, started = cycle(texts), 0, time.perf_counter()
     while (elapsed := time.perf_counter() - started) < seconds:
         done += len(_classifier.predict(list(islice(stream, AT_ONCE))))
@@ -67,7 +67,7 @@ def bare(texts: Sequence[str], seconds: float) -> float:
 
 @contextmanager
 def service(model: Path, options: Sequence[str] = (), log: IO[str] | None = None) -> Iterator[tuple[int, int]]:
-    """Start ``hgclr serve`` in a process of its own; give its port and its process id once it is ready."""
+    """Start ``hgclr serve`` in its own process; yield its port and process id once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-c", START, str(model), "--port", str(port), *options]
@@ -80,17 +80,17 @@ def service(model: Path, options: Sequence[str] = (), log: IO[str] | None = None
         finally:
             process.send_signal(signal.SIGTERM)
     if process.returncode:
-        raise RuntimeError(f"the service ended with {process.returncode}")
+        raise RuntimeError(f"the service exited with code {process.returncode}")
 
 
 def memory_of(process: int) -> int:
-    """Return the memory that a process holds, in bytes."""
+    """Return the resident memory of a process, in bytes."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
 
 
 class MemoryWatch:
-    """Note every second how much memory a process holds, while the block runs."""
+    """Record the memory of a process every second while the block runs."""
 
     def __init__(self, process: int, every: float = 1.0) -> None:
         self._process, self._every, self._end = process, every, threading.Event()
@@ -124,18 +124,18 @@ def run(
     seconds: float = 10.0,
     overload_seconds: float = 120.0,
 ) -> dict[str, Any]:
-    """Return rates, latencies, statuses and memory.
+    """Return throughput, latencies, statuses and memory.
 
     Args:
-        model: folder of a model.
+        model: model folder.
         data: data folder whose texts are sent.
-        split: which of its splits.
-        clients: clients at saturation.
-        each: texts in a request, at saturation and overload.
-        latency_each: texts in a request at half load.
-        rounds: turns of bare backend and service.
-        seconds: how long each turn, and the half load, lasts.
-        overload_seconds: how long the overload lasts.
+        split: split of the texts.
+        clients: number of clients at saturation.
+        each: texts per request at saturation and overload.
+        latency_each: texts per request at half load.
+        rounds: number of turns of backend and service.
+        seconds: duration of each turn and of the half load.
+        overload_seconds: duration of the overload.
     """
     texts = [document.text for document in islice(DataFolder(data).documents(split), TEXTS)]
     requests = requests_of(texts, each)
@@ -204,18 +204,20 @@ def run(
 
 
 def main() -> None:
-    """Run all loads, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="folder that hgclr train or hgclr export wrote")
+    parser.add_argument("--model", type=Path, required=True, help="model folder of hgclr train or hgclr export")
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--split", default="test")
-    parser.add_argument("--clients", type=int, default=8, help="at saturation")
-    parser.add_argument("--texts-per-request", type=int, default=64, help="at saturation and overload")
-    parser.add_argument("--latency-texts-per-request", type=int, default=1, help="at half load")
+    parser.add_argument("--clients", type=int, default=8, help="clients at saturation")
+    parser.add_argument(
+        "--texts-per-request", type=int, default=64, help="texts per request at saturation and overload"
+    )
+    parser.add_argument("--latency-texts-per-request", type=int, default=1, help="texts per request at half load")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")
-    parser.add_argument("--overload-seconds", type=float, default=120.0)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each turn")
+    parser.add_argument("--overload-seconds", type=float, default=120.0, help="duration of the overload")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     result = run(
         arguments.model,
@@ -233,18 +235,30 @@ def main() -> None:
     ratio, held = result["served_to_bare"], overload["bytes"]
     show(
         "The service under load",
-        ("what", "measured", "must reach"),
+        ("what", "measured", "goal"),
         [
-            ("bare backend", f"{result['bare_texts_per_second']['median']:.0f} texts/s", ""),
+            ("backend alone", f"{result['bare_texts_per_second']['median']:.0f} texts/s", ""),
             ("service, saturated", f"{result['served_texts_per_second']['median']:.0f} texts/s", ""),
-            ("of the bare backend", f"{ratio['median']:.1%} ({ratio['lowest']:.1%}-{ratio['highest']:.1%})", ">= 85%"),
+            (
+                "  share of the backend alone",
+                f"{ratio['median']:.1%} ({ratio['lowest']:.1%}-{ratio['highest']:.1%})",
+                ">= 85%",
+            ),
             ("half load, p50", f"{half['p50_milliseconds']:.1f} ms", ""),
             ("half load, p99", f"{half['p99_milliseconds']:.1f} ms", ""),
-            (f"{OVERLOAD} x for {overload['seconds']:.0f} s", json.dumps(overload["statuses"]), "200 and 429 only"),
-            ("meanwhile", f"{overload['served_to_saturation']:.1%} of saturation", ""),
-            ("memory at first", f"{held['at_first'] / 1e6:.0f} MB", ""),
-            ("memory then", f"{held['settled_lowest'] / 1e6:.0f}-{held['settled_highest'] / 1e6:.0f} MB", "flat"),
-            ("afterwards", f"{afterwards['served_to_bare']:.1%} of the bare backend", "as before"),
+            (
+                f"overload, {OVERLOAD} x for {overload['seconds']:.0f} s",
+                json.dumps(overload["statuses"]),
+                "200 and 429 only",
+            ),
+            ("  throughput", f"{overload['served_to_saturation']:.1%} of saturation", ""),
+            ("  memory at its start", f"{held['at_first'] / 1e6:.0f} MB", ""),
+            (
+                "  memory later",
+                f"{held['settled_lowest'] / 1e6:.0f}-{held['settled_highest'] / 1e6:.0f} MB",
+                "constant",
+            ),
+            ("after the overload", f"{afterwards['served_to_bare']:.1%} of the backend alone", "as before"),
         ],
     )
 
@@ -258,9 +272,9 @@ def _wait_until_ready(port: int, process: subprocess.Popen[bytes], log: IO[str])
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz"):
                 return
-        except OSError:  # not there yet, or not ready
+        except OSError:  # not started, or not ready
             time.sleep(0.1)
-    raise RuntimeError("the service did not become ready")
+    raise RuntimeError(f"the service was not ready after {PATIENCE:.0f} seconds")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The service under everything at once, for long: good requests, broken ones, slow ones, ones too large, lost ones.
+"""Run the service for a long time under good, malformed, slow, oversized and aborted requests.
 
     python benchmarks/serving_soak.py --data ../shared/data/clinc150 --seconds 1800 \
         --output benchmarks/results/serving-soak.json
 
-Without --model it serves an untrained one. Clients of nine kinds, drawn at random from a seed, keep the service busy
-without overwhelming it. At the end it exits with 1 unless: no answer was a 5xx but 503 or 504, every kind was answered
-as it must be, memory stayed where it was, the log stayed short, and the service was ready and stopped in good order.
+Clients of nine kinds, drawn at random with a seed, keep the service busy without overload. The exit code is 1 if a kind
+of client got a response that is not allowed, if memory grew, if the log grew too fast, or if the service was not ready
+at the end. Without --model, the service has a random head.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from serving_client import post
 from serving_load import MemoryWatch, service
 
 TEXTS = 1024
-"""Texts that are sent again and again."""
+"""Number of different texts that are sent."""
 CLIENTS = 12
-"""Clients at a time."""
+"""Number of concurrent clients."""
 PATIENCE = 60.0
-"""Seconds that a client waits for an answer."""
+"""Seconds that a client waits for a response."""
 GROWTH = 0.1
-"""Share by which the memory of the last quarter may exceed that of the second."""
+"""Allowed growth of memory from the second to the last quarter, as a share."""
 LOG_BYTES_PER_SECOND = 1000
-"""What the log may grow by."""
+"""Allowed growth of the log."""
 BODY_LIMIT = 4 * 2**20
-"""The service's own limit of a body, as it is by default."""
+"""Default limit of the service for a request body."""
 
 Client = Callable[[int, random.Random, Sequence[str]], Awaitable[str]]
-"""Does something to the service on a port and returns a status, or what has become of the connection."""
+"""Acts on the service at a port and returns a status, or the fate of the connection."""
 
 
 async def predict(port: int, draw: random.Random, texts: Sequence[str]) -> str:
-    """Ask for the labels of some texts."""
+    """Request labels of some texts."""
     body: dict[str, Any] = {"texts": draw.sample(texts, draw.randint(1, 8))}
     if draw.random() < 0.2:
         body |= {"probabilities": True, "rule": draw.choice(["closure", "drop-orphans", "top-k-paths"])}
@@ -55,18 +55,18 @@ async def predict(port: int, draw: random.Random, texts: Sequence[str]) -> str:
 
 
 async def explain(port: int, draw: random.Random, texts: Sequence[str]) -> str:
-    """Ask why a text has its labels."""
+    """Request an explanation."""
     return await _exchange(port, post("/explain", json.dumps({"text": draw.choice(texts)[:200]}).encode()))
 
 
 async def describe(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
-    """Ask for what is not computed."""
+    """Request a page without computation."""
     path = draw.choice(["/livez", "/readyz", "/metrics", "/model", "/taxonomy", "/docs", "/openapi.json", "/"])
     return await _exchange(port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 async def malform(port: int, draw: random.Random, texts: Sequence[str]) -> str:
-    """Send a body that is no request."""
+    """Send a malformed body."""
     good = json.dumps({"texts": draw.sample(texts, 2)}).encode()
     place = draw.randrange(len(good))
     bodies = [
@@ -83,7 +83,7 @@ async def malform(port: int, draw: random.Random, texts: Sequence[str]) -> str:
 
 
 async def oversize(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
-    """Send too large a body, announced or in pieces."""
+    """Send a body that is too large, with a length or in chunks."""
     body = b'{"text": "' + b"a" * (BODY_LIMIT + draw.randint(1, 2**20)) + b'"}'
     if draw.random() < 0.5:
         return await _exchange(port, post("/predict", body))
@@ -93,7 +93,7 @@ async def oversize(port: int, draw: random.Random, _texts: Sequence[str]) -> str
 
 
 async def dawdle(port: int, draw: random.Random, texts: Sequence[str]) -> str:
-    """Send a good request in pieces with pauses, or leave it unfinished and wait to be cut off."""
+    """Send a request in pieces with pauses, or leave it unfinished."""
     whole = post("/predict", json.dumps({"text": draw.choice(texts)}).encode())
     pieces = [whole[start : start + 40] for start in range(0, len(whole), 40)]
     if draw.random() < 0.3:
@@ -102,7 +102,7 @@ async def dawdle(port: int, draw: random.Random, texts: Sequence[str]) -> str:
 
 
 async def drop(port: int, draw: random.Random, texts: Sequence[str]) -> str:
-    """Hang up: in the head, in the body, or before the answer."""
+    """Close the connection in the head, in the body, or before the response."""
     whole = post("/predict", json.dumps({"texts": draw.sample(texts, 8)}).encode())
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(whole[: draw.choice([10, len(whole) // 2, len(whole)])])
@@ -112,13 +112,13 @@ async def drop(port: int, draw: random.Random, texts: Sequence[str]) -> str:
 
 
 async def babble(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
-    """Send what is no HTTP, or for another host."""
+    """Send bytes that are not HTTP, or a request for another host."""
     noise = draw.randbytes(200).replace(b"\n", b" ") + b"\r\n\r\n"
     return await _exchange(port, draw.choice([noise, b"GET /model HTTP/1.1\r\nHost: other.example\r\n\r\n"]))
 
 
 async def idle(port: int, draw: random.Random, _texts: Sequence[str]) -> str:
-    """Open many connections and say nothing."""
+    """Open many connections and send nothing."""
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(draw.randint(1, 100))]
     await asyncio.sleep(draw.uniform(0, 1))
     for _, writer in opened:
@@ -137,12 +137,11 @@ KINDS: dict[Client, tuple[int, set[str]]] = {
     babble: (5, {"400", "left"}),
     idle: (4, {"left"}),
 }
-"""How often each kind of client comes, of a hundred, and what may become of it; overload and hanging up are allowed
-where the service may have to defend itself."""
+"""Weight of each kind of client, and the outcomes that are allowed for it."""
 
 
 def run(model: Path, data: Path, *, seconds: float, split: str = "test", seed: int = 0) -> dict[str, Any]:
-    """Return what each kind of client was answered, the memory, and what was not as it must be."""
+    """Return the outcomes of each kind of client, the memory and the faults."""
     texts = [document.text for document in islice(DataFolder(data).documents(split), TEXTS)]
     with tempfile.TemporaryFile("w+") as log:
         with service(model, log=log) as (port, process), MemoryWatch(process) as watch:
@@ -167,7 +166,7 @@ def run(model: Path, data: Path, *, seconds: float, split: str = "test", seed: i
 def faults_of(
     outcomes: Mapping[str, Mapping[str, int]], before: int, after: int, *, log_bytes_per_second: float, ready: bool
 ) -> list[str]:
-    """Return what was not as it must be: answers, memory before and after, the log, and readiness at the end."""
+    """Return the faults: outcomes that are not allowed, growth of memory and log, and a service that is not ready."""
     faults = [
         f"{kind.__name__}: {count} x {status}"
         for kind, (_, allowed) in KINDS.items()
@@ -177,14 +176,14 @@ def faults_of(
     if after > before * (1 + GROWTH):
         faults.append(f"memory grew from {before} to {after} bytes")
     if log_bytes_per_second > LOG_BYTES_PER_SECOND:
-        faults.append(f"the log grew by {log_bytes_per_second:.0f} bytes a second")
+        faults.append(f"the log grew by {log_bytes_per_second:.0f} bytes per second")
     if not ready:
         faults.append("the service was not ready at the end")
     return faults
 
 
 async def soak(port: int, texts: Sequence[str], seconds: float, seed: int) -> dict[str, Counter[str]]:
-    """Let clients of all kinds do what they do until the time is up; return how often each had which outcome."""
+    """Run clients of all kinds until the time is up; return the number of each outcome by kind."""
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     end = time.monotonic() + seconds
     kinds, weights = list(KINDS), [weight for weight, _ in KINDS.values()]
@@ -200,7 +199,7 @@ async def soak(port: int, texts: Sequence[str], seconds: float, seed: int) -> di
 
 
 async def _exchange(port: int, *pieces: bytes, pause: float = 0.0) -> str:
-    """Send the pieces of a request and return the status of the answer; ``left`` if the service hangs up first."""
+    """Send the pieces of a request and return the status; ``left`` if the service closes the connection first."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError as error:
@@ -214,7 +213,7 @@ async def _exchange(port: int, *pieces: bytes, pause: float = 0.0) -> str:
                     await asyncio.sleep(pause)
             return (await reader.readuntil(b"\r\n")).split(b" ", 2)[1].decode()
     except (OSError, asyncio.IncompleteReadError):
-        # It may have answered before it hung up on what it did not want to read.
+        # The service may respond and close the connection before it has read everything.
         return "left"
     except TimeoutError:
         return "no answer"
@@ -223,15 +222,17 @@ async def _exchange(port: int, *pieces: bytes, pause: float = 0.0) -> str:
 
 
 def main() -> None:
-    """Soak, write the result and print the table; exit with 1 if anything was not as it must be."""
+    """Run the soak test, write the result and print the table; exit with 1 on a fault."""
     parser = arguments_of(__doc__)
-    parser.add_argument("--model", type=Path, help="folder that hgclr train or hgclr export wrote; default: untrained")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument(
+        "--model", type=Path, help="model folder of hgclr train or hgclr export; default: a random head"
+    )
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="encoder of the model with a random head")
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
     parser.add_argument("--split", default="test")
     parser.add_argument("--seconds", type=float, default=1800.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         model = arguments.model
@@ -246,9 +247,9 @@ def main() -> None:
     held = result["bytes"]
     rows.append(("memory", f"{held['second_quarter'] / 1e6:.0f} MB, then {held['last_quarter'] / 1e6:.0f} MB"))
     rows.append(("log", f"{result['log_bytes']} bytes"))
-    show(f"{result['seconds']:.0f} seconds of everything", ("client", "answers"), rows)
+    show(f"Soak test, {result['seconds']:.0f} seconds", ("client", "outcomes"), rows)
     if result["faults"]:
-        sys.exit("not as it must be: " + "; ".join(result["faults"]))
+        sys.exit("faults: " + "; ".join(result["faults"]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Seconds from pressing return: ``hgclr --help``, and the first prediction of an exported model.
+"""Measure start-up time: ``hgclr --help``, and the first prediction of an exported model.
 
     python benchmarks/startup.py --data ../shared/data/clinc150 --output benchmarks/results/startup.json
 
-Each is a command in a process of its own, several times in turns; whether torch was imported is asked of one more run.
+Each command runs in its own process, several times in turns. One more run checks whether torch is imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEAVY = ("torch", "transformers", "datasets", "onnxruntime")
 
 
 def command(arguments: Sequence[str]) -> Callable[[], str]:
-    """Return a function that runs the ``hgclr`` command in a new process and gives its output."""
+    """Return a function that runs ``hgclr`` in a new process and returns its output."""
 
     def start() -> str:
         done = subprocess.run([sys.executable, "-c", START, *arguments], capture_output=True, text=True, check=True)
@@ -36,7 +36,7 @@ def command(arguments: Sequence[str]) -> Callable[[], str]:
 
 
 def imported(arguments: Sequence[str]) -> list[str]:
-    """Return which of the heavy packages a command imports."""
+    """Return the heavy packages that a command imports."""
     started = [sys.executable, "-X", "importtime", "-c", START, *arguments]
     done = subprocess.run(started, capture_output=True, text=True, check=True)
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
@@ -44,16 +44,16 @@ def imported(arguments: Sequence[str]) -> list[str]:
 
 
 def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-v2", rounds: int = 5) -> dict[str, Any]:
-    """Return the seconds of both commands and the heavy packages they import.
+    """Return the seconds of both commands and the heavy packages that they import.
 
     Args:
-        data: data folder, for the label tree of the untrained model.
-        model: folder of a trained model; an untrained one if left out.
-        encoder: of the untrained model.
-        rounds: turns that are timed.
+        data: data folder, for the label tree of the model with a random head.
+        model: folder of a trained model; default: a random head.
+        encoder: encoder of the model with a random head.
+        rounds: number of timed rounds.
 
     Raises:
-        ValueError: if the prediction is none.
+        ValueError: if the command prints no prediction.
     """
     from hgclr.export.onnx import export_onnx
     from untrained import write_untrained
@@ -64,7 +64,7 @@ def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-
         arguments = {HELP: ["--help"], PREDICT: ["predict", str(Path(scratch, "int8")), TEXT, "--show", "json"]}
         row = json.loads(command(arguments[PREDICT])())
         if row["text"] != TEXT or "prediction" not in row:
-            raise ValueError(f"no prediction: {row}")
+            raise ValueError(f"the command printed no prediction: {row}")
         seconds = in_turns({name: command(given) for name, given in arguments.items()}, rounds)
         packages = {name: imported(given) for name, given in arguments.items()}
     return {
@@ -76,13 +76,13 @@ def run(data: Path, *, model: Path | None = None, encoder: str = "all-MiniLM-L6-
 
 
 def main() -> None:
-    """Run the commands, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/clinc150")
-    parser.add_argument("--model", type=Path, help="trained model; an untrained one if left out")
-    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="of the untrained model")
+    parser.add_argument("--model", type=Path, help="folder of a trained model; default: a random head")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="encoder of the model with a random head")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(arguments.data, model=arguments.model, encoder=arguments.encoder, rounds=arguments.rounds)

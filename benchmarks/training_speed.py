@@ -1,13 +1,13 @@
-"""Documents a CPU second in training: the published way of working, ours, and ours with the faster dropout.
+"""Compare training speed, in documents per CPU second: the published style, hgclr plain, and hgclr.
 
     python benchmarks/training_speed.py --data ../shared/data/arxiv --output benchmarks/results/training-speed.json
 
-All contenders train the same model (``published`` preset, batch 12, full length) on one thread and take turns in one
-process; each round also times a plain matrix product. They get the same documents, drawn at random as the preset says;
-"by length" gets batches of texts of similar length, as training does by default, which have other negatives. Reported
-are medians over the rounds, their spread, and ratios, all in CPU seconds, which other work on the machine changes
-little. The share of the matrix product's speed counts work on real tokens only: padding, dropout, activations, the
-label side and the optimiser are all overhead.
+All systems train the same model (preset ``published``, batch 12, full length) on one thread and take turns in one
+process. "Plain" has torch's dropout and attention, "ours" those of hgclr for a CPU. They get the same documents, drawn
+at random as the preset says; "by length" gets batches of texts of similar length, as in training by default. Numbers
+are medians over the rounds, with ranges and ratios, in CPU seconds. Each round also times a matrix product. The share
+of its speed counts work on real tokens only: padding, dropout, activations, the label side and the optimiser count as
+overhead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Batch = dict[str, Tensor]
 
 
 def real_work(batch: Batch, model: HGCLRForSequenceClassification) -> float:
-    """Return the floating-point operations of a training step on the real tokens of both views of a batch."""
+    """Return the floating-point operations of a training step on the real tokens of texts and positive samples."""
     config, layers = model.config.text_encoder, model.config.text_encoder.num_hidden_layers
     parameters = sum(p.numel() for p in model.encoder.parameters())
     weights = parameters - sum(p.numel() for p in model.encoder.embeddings.parameters())
@@ -53,7 +53,7 @@ def real_work(batch: Batch, model: HGCLRForSequenceClassification) -> float:
 
 
 def matrix_product() -> float:
-    """Return the floating-point operations a second of a product of two large matrices."""
+    """Return the floating-point operations per second of a large matrix product."""
     matrix = torch.randn(2048, 2048)
     torch.mm(matrix, matrix)
     started = time.process_time()
@@ -63,7 +63,7 @@ def matrix_product() -> float:
 
 
 def contender(model: HGCLRForSequenceClassification, loss: Callable[[Batch], Tensor]) -> Callable[[list[Batch]], None]:
-    """Return a function that trains on batches."""
+    """Return a function that takes a training step on each batch."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
 
     def train(batches: list[Batch]) -> None:
@@ -83,14 +83,14 @@ def run(
     rounds: int = 5,
     only: Sequence[str] = CONTENDERS,
 ) -> dict[str, Any]:
-    """Return documents a CPU second, ratios, and the share of a matrix product's speed.
+    """Return documents per CPU second, ratios, and the share of a matrix product's speed.
 
     Args:
         data: data folder.
         encoder: text encoder.
-        documents: size of the sample to draw the batches from.
-        rounds: turns that are timed.
-        only: the contenders to measure; published style, ours and by length must be among them.
+        documents: size of the sample that batches are drawn from.
+        rounds: number of timed rounds.
+        only: systems to measure; must include published style, ours and by length.
     """
     torch.set_num_threads(1)
     folder, tokenizer = DataFolder(data), load_tokenizer(encoder)
@@ -106,17 +106,17 @@ def run(
 
     published, plain, fast = new(), new(), new()
     accelerate_on_cpu(fast)
-    yardstick = PublishedStyle(published)
+    baseline = PublishedStyle(published)
     train_fast = contender(fast, lambda batch: fast(**batch).loss)
     trainers = {
-        PUBLISHED: contender(published, lambda batch: yardstick(**batch)),
+        PUBLISHED: contender(published, lambda batch: baseline(**batch)),
         PLAIN: contender(plain, lambda batch: plain(**batch).loss),
         OURS: train_fast,
         BY_LENGTH: train_fast,
     }
     trainers = {name: train for name, train in trainers.items() if name in only}
-    # Length buckets: neighbours in length share a batch. A round takes one bucket from the middle of each third of
-    # the lengths, so that its texts are as long on average as all are.
+    # Texts of similar length share a bucket. A round takes one bucket from the middle of each third of the lengths, so
+    # that its texts are of average length.
     random = np.random.default_rng(0)
     buckets = np.argsort(tokens["length"])[: len(tokens) // BATCH * BATCH].reshape(-1, BATCH)
     rates: dict[str, list[float]] = {name: [] for name in trainers}
@@ -162,14 +162,14 @@ def run(
 
 
 def main() -> None:
-    """Run the rounds, write the result and print the table."""
+    """Run the benchmark, write the result and print the table."""
     parser = arguments_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="data folder, such as ../shared/data/arxiv")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
-    parser.add_argument("--documents", type=int, default=600, help="sample to draw the batches from")
+    parser.add_argument("--documents", type=int, default=600, help="size of the sample that batches are drawn from")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="contenders to measure")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="systems to measure")
+    parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
     quiet_libraries()
     result = run(
@@ -185,8 +185,8 @@ def main() -> None:
         for name, rate in result["documents_per_cpu_second"].items()
     ]
     share = result["share_of_matrix_product"]["median"]
-    title = f"Training; work on real tokens: {share:.0%} of a plain matrix product's speed"
-    show(title, ("", "documents a CPU second", "published style"), rows)
+    title = f"Training; work on real tokens: {share:.0%} of a matrix product's speed"
+    show(title, ("", "documents per CPU second", "x published style"), rows)
 
 
 if __name__ == "__main__":

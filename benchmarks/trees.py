@@ -12,7 +12,7 @@ WORDS = ["theory", "modern", "applied", "quantum", "systems", "art", "law", "hea
 
 
 def random_tree(labels: int) -> Taxonomy:
-    """Return a random tree: each label hangs under an earlier one or under the root; names of one to three words."""
+    """Return a random tree. The parent of a label is an earlier label or none; names have one to three words."""
     random = np.random.default_rng(labels)
     parents = np.floor(random.random(labels) * (np.arange(labels) + 1)).astype(np.int64) - 1
     names = [f"{' '.join(random.choice(WORDS, 1 + label % 3))} {label}" for label in range(labels)]

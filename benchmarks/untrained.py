@@ -1,4 +1,4 @@
-"""A model to measure where no trained one is given: speed does not depend on what it has learnt."""
+"""A model with a random head, for speed benchmarks without a trained model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["write_untrained"]
 def write_untrained(
     encoder: str, taxonomy: Taxonomy, folder: Path, *, pooling: str = "cls", max_length: int = 512
 ) -> Path:
-    """Write a flat model with a random head, which gives a text a few labels, and return its folder."""
+    """Write a flat model with a random head, which predicts a few labels per text, and return its folder."""
     import torch
 
     from hgclr.models import FlatForSequenceClassification

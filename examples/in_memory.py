@@ -28,7 +28,7 @@ def main(encoder: str, epochs: int) -> None:
     )
     for epoch in fitted.metrics["history"]:
         print(f"epoch {epoch['epoch']:.0f}: dev Micro-F1 {epoch['micro_f1']:.2f}, Macro-F1 {epoch['macro_f1']:.2f}")
-    print(f"test Micro-F1: {fitted.metrics['tuned']['test']['micro']['f1']:.2f}, {fitted.decisions.summary()}")
+    print(f"test Micro-F1: {fitted.metrics['test']['micro']['f1']:.2f}, {fitted.decisions.summary()}")
 
     classifier = HierarchicalClassifier.from_model(model, tokenizer, fitted.decisions)
     with tempfile.TemporaryDirectory() as folder:

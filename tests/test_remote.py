@@ -1,4 +1,4 @@
-"""Copies of folders in a store: whole, fetched once, never changed; and URLs as paths, without their secrets."""
+"""Copies of folders in a store: complete, downloaded once, never changed; and URLs as paths, without their secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def memory() -> Iterator[MemoryFileSystem]:
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that are fetched."""
+    """The names of the downloaded files."""
     names: list[str] = []
     get_file = MemoryFileSystem.get_file
 
@@ -132,8 +132,9 @@ def test_names_that_lead_elsewhere_are_refused(
 ) -> None:
     info = {"size": 1, "type": "file", "created": "now"}
     monkeypatch.setattr(MemoryFileSystem, "find", lambda *_, **__: {f"/a-bucket/my-data/{name}": info})
-    with pytest.raises(InputError, match="cannot be the name of a file"):
+    with pytest.raises(InputError) as refused:
         local(URL)
+    assert (refused.value.path, repr(name) in refused.value.what) == (URL, True)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Mend links to files that the site does not have, and lead on from where the repository has no page."""
+    """Replace links to files outside the docs by paths, and links to generated pages by their place in the site."""
     here = page.file.src_uri == INDEX
     file = r"(?:index\.md)?" if here else r"index\.md"
     folder = "" if here else r"(?:[\w./-]*/)?"

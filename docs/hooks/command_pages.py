@@ -19,10 +19,10 @@ BOLD = re.compile(r"\[/?bold\]")
 EXAMPLE = re.compile(r"Example: (?P<bold>\**)(?P<line>.+?)(?P=bold)", re.DOTALL)
 
 STREAMS = (
-    "Results go to standard output, logs and progress bars to standard error. `--output` names the folder that is"
-    " written (for `hgclr predict` perhaps a file), `--json FILE` writes the result as JSON, and to standard output if"
-    " FILE is `-`, `--html FILE` as a page. The exit code is 0 if all is done, and 2 if something is wrong with the"
-    " input or the options: one line on standard error says what, where and what to do."
+    "Results go to standard output, logs and progress bars to standard error. `--output` names the folder to write (for"
+    " `hgclr predict`, a file or a folder). `--json FILE` writes the result as JSON, `--html FILE` as a page; `-` is"
+    " standard output. Exit codes: 0 for success, 2 for a mistake in the input or the options. In that case one line on"
+    " standard error says what is wrong, where, and how to fix it."
 )
 
 
@@ -38,10 +38,10 @@ def command_pages() -> dict[str, str]:
 
 
 def _overview(program: Any, panels: dict[str, list[tuple[str, str]]]) -> str:
-    parts = ["# Commands", _prose(program.help), "This part is written from the program when the pages are built."]
+    parts = ["# Commands", _prose(program.help), "These pages are generated from the program."]
     for panel, rows in panels.items():
-        table = ["| | |", "|---|---|", *(f"| [`{PROGRAM} {name}`]({name}.md) | {text} |" for name, text in rows)]
-        parts += [f"## {panel}", "\n".join(table)]
+        lines = [f"| [`{PROGRAM} {name}`]({name}.md) | {text} |" for name, text in rows]
+        parts += [f"## {panel}", "\n".join(["| command | purpose |", "|---|---|", *lines])]
     parts += ["## Every command", *_parameters(program, PROGRAM), STREAMS]
     return "\n\n".join(parts) + "\n"
 
@@ -61,7 +61,10 @@ def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _description(path: str, command: Any) -> list[str]:
-    usage = [piece.strip("{}") for piece in command.collect_usage_pieces(typer.Context(command, info_name=path))]
+    pieces = command.collect_usage_pieces(typer.Context(command, info_name=path))
+    # {FILE...}... and [[WORD...]]...: typer puts its own signs around metavars that have them already.
+    usage = [re.sub(r"^\[(\[.*\])\]\.\.\.$", r"\1", re.sub(r"[{}]", "", piece)) for piece in pieces]
+    usage = [piece.replace("......", "...") for piece in usage]
     summary, *more = _prose(command.help).split("\n\n", 1)
     return [summary, f"```text\n{path} {' '.join(usage)}\n```", *more, *_parameters(command, path)]
 

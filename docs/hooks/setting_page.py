@@ -8,17 +8,17 @@ __all__ = ["settings_page"]
 
 INTRODUCTION = """# Settings of a run
 
-What the file of [`hgclr train`](commands/train.md) can hold, and `--set SECTION.NAME=VALUE` on the command line;
-[how to train](../guides/training.md) has an example. [`hgclr settings`](commands/settings.md) lists the same in a
-terminal. An unknown name or a value that does not fit is refused before anything else is done. This page is written
-from the program when the pages are built."""
+These settings can be in the run file of [`hgclr train`](commands/train.md), or on the command line as
+`--set SECTION.NAME=VALUE`. [Training](../guides/training.md#settings) has an example, and
+[`hgclr settings`](commands/settings.md) lists the same in a terminal. hgclr reports an unknown name or a wrong value
+before training starts. This page is generated from the program."""
 METHOD = """## model: the method
 
-Any of these can stand in the section `model` as well. A preset that has another value than `default` is named; what the
-presets are is told [beside the method](../concepts/method.md#presets)."""
+These settings also belong to the section `model`. Values of the presets `paper` and `published` are shown where they
+differ from `default`; [HGCLR](../concepts/hgclr.md) explains the presets."""
 TRAINING = """## training
 
-What has no default here comes from the [recipe](../guides/training.md#recipes)."""
+If no default is shown, the [recipe](../guides/training.md#recipes) or the preset decides."""
 HEADINGS = {"data": "## data", "model": "## model", "method": METHOD, "training": TRAINING}
 
 

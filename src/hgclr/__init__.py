@@ -1,6 +1,6 @@
-"""Sort text into a tree of labels with hierarchy-guided contrastive learning (HGCLR, ACL 2022).
+"""Classification of texts into a label tree with hierarchy-guided contrastive learning (HGCLR, ACL 2022).
 
-Names are imported when they are first used, so that ``import hgclr`` costs nothing and works without torch.
+Names are imported on first use, so ``import hgclr`` is fast and works without torch.
 """
 
 from __future__ import annotations

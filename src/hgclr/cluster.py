@@ -1,4 +1,4 @@
-"""Connect to a Ray cluster, or start Ray on this machine; run tasks there."""
+"""Tasks on a Ray cluster, or on Ray started on this machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hgclr.errors import HGCLRError, first_line, require_extra
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")
 OBJECT_STORE = 2**29
-"""Bytes of shared memory for Ray, where hgclr starts it."""
-NEEDS = "every node needs hgclr and must see the same model and files"
+"""Bytes of shared memory for Ray, if hgclr starts it."""
+NEEDS = "install hgclr on every node, and give all nodes access to the same model and files"
 
 
 @contextmanager
 def connected(address: str | None, *, kept: str) -> Iterator[None]:
-    """Connect to the cluster at an address, or start Ray here and stop it in the end; leave a connection as it is.
+    """Connect to the cluster at an address, or start Ray here and stop it at the end; use an existing connection.
 
-    A failure of Ray becomes an `HGCLRError`, which says which part of the work is ``kept``, such as ``finished files``;
-    an error in our own code keeps its traceback.
+    A failure of Ray becomes an `HGCLRError` that names the results that are ``kept``, such as ``finished files``; an
+    error in the code of a task keeps its traceback.
     """
     require_extra("ray", extra="ray", capability="The engine ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it on import
@@ -44,7 +44,7 @@ def connected(address: str | None, *, kept: str) -> Iterator[None]:
     except ray.exceptions.UserCodeException:
         raise
     except ray.exceptions.RayError as error:
-        raise HGCLRError(f"Ray: {first_line(error)} ({NEEDS}; {kept} are kept)") from error
+        raise HGCLRError(f"Ray failed: {first_line(error)}; {NEEDS} ({kept} are kept)") from error
     finally:
         if connecting:
             ray.shutdown()
@@ -54,18 +54,18 @@ def connected(address: str | None, *, kept: str) -> Iterator[None]:
 def tasks(
     work: Callable[[Part], Answer], *, on_gpu: bool, workers: int | None, address: str | None, kept: str
 ) -> Iterator[tuple[Callable[[Part], Future[Answer]], int]]:
-    """Yield a function that submits a part of the work, and how many parts keep the cluster busy.
+    """Yield a function that submits a part of the work, and the number of parts that keep the cluster busy.
 
-    ``work`` runs on any node. Tasks run it, not actors: Ray keeps the processes that tasks run in, so that a process
-    loads a model once, and the work of a lost node moves to any other node. GPUs are used if ``on_gpu`` and if the
-    cluster has any. For ``address`` and ``kept`` see :func:`connected`.
+    ``work`` runs on any node, in tasks instead of actors: Ray reuses the processes of tasks, so a process loads a model
+    once, and the work of a lost node moves to another. GPUs are used if ``on_gpu`` and if the cluster has any. For
+    ``address`` and ``kept`` see :func:`connected`.
     """
     with connected(address, kept=kept):
         import ray
 
         cluster: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         on_gpu = on_gpu and cluster.get("GPU", 0) >= 1
-        # By default, Ray ends a process that had a GPU after each call, and with it the loaded model.
+        # By default, Ray ends a process with a GPU after each call, and the loaded model is lost.
         needs: dict[str, Any] = {"num_gpus": 1, "num_cpus": 0, "max_calls": 0} if on_gpu else {"num_cpus": 1}
         task: Any = ray.remote(**needs)(lambda work, part: work(part))
         shared = ray.put(work)

@@ -1,8 +1,8 @@
 """Model settings with their types, ranges and presets; without torch, so that mistakes show at once.
 
-A model is saved with its settings as :class:`~hgclr.models.HGCLRConfig`. The defaults are the ``default`` preset, whose
-pooling is the encoder's. ``paper`` follows the text of Wang et al. (ACL 2022), ``published`` its authors' program;
-``docs/concepts/hgclr.md`` lists the differences.
+A model is saved with its settings as :class:`~hgclr.models.HGCLRConfig`. The defaults are those of the presets
+``default`` and ``hgclr``, whose pooling is the encoder's. ``paper`` follows the text of Wang et al. (ACL 2022),
+``published`` its authors' program; ``docs/concepts/hgclr.md`` lists the differences.
 """
 
 # No "from __future__ import annotations" where settings are declared: their types would be unchecked strings.
@@ -174,6 +174,7 @@ class HGCLRSettings(SharedSettings):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {"pooling": "auto"},
+    "hgclr": {"pooling": "auto"},
     "paper": {
         "cut_length": None,
         "pooling": "cls",

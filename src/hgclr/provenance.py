@@ -1,4 +1,4 @@
-"""The record of a result: machine, versions, commit, command, settings; and the cores that a process may use."""
+"""Provenance of a result: machine, versions, commit, command and settings; and the cores that a process may use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 MAIN_PACKAGES = ("numpy", "tokenizers", "safetensors", "torch", "transformers", "accelerate", "datasets")
 PATHS = ("path", "taxonomy", "start", "label_changes")
-"""Settings whose value may be spelled in several ways."""
+"""Settings that are paths, which may be written in several ways."""
 
 
 def machine(*packages: str) -> dict[str, object]:
-    """Return the hardware, the commit, and the versions of the main packages and of ``packages``, for the record."""
+    """Return the hardware, the commit, and the versions of the main packages and of ``packages``."""
     commit, modified = _commit()
     return {
         "processor": next(iter(_cpuinfo_values("model name")), platform.processor() or platform.machine()),
@@ -33,12 +33,12 @@ def machine(*packages: str) -> dict[str, object]:
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use, as the system counts them."""
+    """Return the number of logical cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chosen_threads() -> int | None:
-    """Return the number of threads that the environment asks for by ``OMP_NUM_THREADS``, if it does."""
+    """Return the number of threads in ``OMP_NUM_THREADS``, or None."""
     chosen = os.environ.get("OMP_NUM_THREADS", "")
     return int(chosen) or None if chosen.isdecimal() else None
 
@@ -62,7 +62,7 @@ def _version(package: str) -> str | None:
 def _commit() -> tuple[str | None, bool | None]:
     """Return the commit of the checkout this package runs from and whether tracked files, except results, differ."""
     root = Path(__file__).resolve().parents[2]
-    # An installed copy may lie inside somebody else's repository, whose commit says nothing about us.
+    # An installed copy may be inside another repository, whose commit would be wrong.
     if not (root / ".git").exists() or not (root / "src" / "hgclr").is_dir():
         return None, None
     state = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/results"]
@@ -83,7 +83,7 @@ def _commit() -> tuple[str | None, bool | None]:
 
 
 def portable(value: Any) -> Any:
-    """Return settings with only the last part of absolute paths, the rest of which says nothing on another machine."""
+    """Return settings with only the last part of absolute paths; the rest means nothing on another machine."""
     if isinstance(value, dict):
         return {name: portable(inside) for name, inside in value.items()}
     if isinstance(value, list):
@@ -94,7 +94,7 @@ def portable(value: Any) -> Any:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return a command for the record; of absolute paths in it, also in ``--set a.path=/b/c``, only the last part.
+    """Return a command with only the last part of absolute paths, also in ``--set a.path=/b/c``.
 
     Example:
         >>> command_line(["hgclr", "train", "/home/me/run.yaml", "--set", "data.path=/data/wos"])
@@ -105,7 +105,7 @@ def command_line(words: Sequence[str]) -> str:
 
 
 class SettingDifference(NamedTuple):
-    """A setting with two values, and its place, as in ``model.preset``."""
+    """A setting with two values; its place is a name such as ``model.preset``."""
 
     place: str
     before: Any
@@ -115,9 +115,9 @@ class SettingDifference(NamedTuple):
 def first_difference(
     old: Mapping[str, Any], new: Mapping[str, Any], *, shared: bool = False, place: str = ""
 ) -> SettingDifference | None:
-    """Return the first setting that differs, or None; ``place`` is the name of the sections that these are in.
+    """Return the first setting that differs, or None; ``place`` is the name of the enclosing sections.
 
-    ``shared`` passes over what one of the two does not know: it came with another version of the program.
+    ``shared`` skips settings that only one side has, because another version of hgclr added them.
     """
     for name in sorted({*old, *new}):
         before, now, where = old.get(name), new.get(name), f"{place}.{name}" if place else name

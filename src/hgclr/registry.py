@@ -1,8 +1,7 @@
 """Extensions: architectures, encoders, settings and commands that other packages add to the core.
 
-An extension is an :class:`Extension` behind an entry point of the group ``hgclr.extensions``. ``hgclr.paper`` is one;
-the core never imports it, and works without it. Names are resolved when they are used, so that an extension costs
-nothing until then.
+An extension is an :class:`Extension` registered as an entry point of the group ``hgclr.extensions``. ``hgclr.paper``
+is one; the core never imports it and works without it. Names are imported only when they are used.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ GROUP = "hgclr.extensions"
 
 @dataclass(frozen=True)
 class Extension:
-    """What a package adds. Values are ``module:name``.
+    """The additions of a package. Values are ``module:name``.
 
     Args:
-        architectures: model classes by the name that ``model.architecture`` takes.
-        encoders: encoders that are built from the training documents, by the name that ``model.encoder`` takes. The
-            value is a function ``build(run, taxonomy, documents, settings)`` that returns a model and its tokenizer.
+        architectures: model classes by their name in ``model.architecture``.
+        encoders: encoders that are built from the training documents, by their name in ``model.encoder``. The value is
+            a function ``build(run, taxonomy, documents, settings)`` that returns a model and its tokenizer.
         settings: a dataclass with the model settings of these architectures and encoders.
-        commands: Typer apps and functions by their place on the command line, such as ``reproduce`` or
-            ``data prepare``; an app in the place of a group of the core adds its commands to that group.
+        commands: Typer apps and functions by their command, such as ``reproduce`` or ``data prepare``; an app with the
+            name of a core group adds its commands to that group.
     """
 
     architectures: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class Extension:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return the installed extensions; one whose package has been removed is left out."""
+    """Return the installed extensions, without those whose package was removed."""
     found = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
@@ -61,5 +60,5 @@ def merged(part: str) -> dict[str, str]:
 
 
 def is_pretrained(encoder: str) -> bool:
-    """Tell whether an encoder, by its name or model type, was trained before; others are built by an extension."""
+    """Return whether an encoder, by name or model type, is pretrained and not built by an extension."""
     return encoder not in merged("encoders")

@@ -1,4 +1,4 @@
-"""Files in object stores: ``s3://``, ``gs://``, ``hf://`` and all other protocols of fsspec; paths work as well.
+"""Files in object stores: ``s3://``, ``gs://``, ``hf://`` and all other protocols of fsspec; and local paths.
 
 Data folders and models are copied into the cache (:func:`local`). Bulk prediction, whose inputs may be larger than the
 disk, reads and writes single files (:func:`open_file`, :func:`new_file`).
@@ -24,7 +24,7 @@ from hgclr.files import atomic_file, atomic_folder, cache_dir, locked, open_regu
 
 logger = logging.getLogger(__name__)
 VERSIONS = ("ETag", "etag", "md5Hash", "content_md5", "blob_id", "LastModified", "last_modified", "mtime", "created")
-"""Fields with which stores describe a file's version; the first one present counts."""
+"""Fields for a file's version in different stores; the first one present is used."""
 BLOCK = 2**23
 """Bytes per request."""
 CHECK = (
@@ -35,7 +35,7 @@ LOCAL_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def store_errors(place: str | Path) -> AbstractContextManager[None]:
-    """Turn errors of fsspec and of the libraries below it into ours; errors over a path stay."""
+    """Turn errors of fsspec and its libraries into errors of hgclr; errors at a local path are not changed."""
     if (url := url_of(place)) is None:
         return nullcontext()
 
@@ -53,11 +53,11 @@ def store_errors(place: str | Path) -> AbstractContextManager[None]:
 
 
 def _store(place: str | Path) -> tuple[Any, str]:
-    """Return fsspec's file system for a path or URL, and the name there; what it lists is always up to date."""
+    """Return fsspec's file system for a path or URL, with its cache cleared, and the name there."""
     url = url_of(place)
     if url is not None and as_written(url) != url:
-        what = "a URL with a password or a signature, which would be written to logs and records"
-        raise InputError(what, path=url, remedy="leave it out, and set the credentials in the environment")
+        what = "the URL contains a password or a signature, which would be written to logs and records"
+        raise InputError(what, path=url, remedy="remove it, and set the credentials in the environment")
     with store_errors(place):
         from fsspec.core import url_to_fs
 
@@ -67,7 +67,7 @@ def _store(place: str | Path) -> tuple[Any, str]:
 
 
 def _info(place: str | Path) -> dict[str, Any]:
-    """Return the description of a file or folder; an empty one, if it does not exist."""
+    """Return the description of a file or folder, or {} if it does not exist."""
     store, root = _store(place)
     with store_errors(place):
         try:
@@ -85,10 +85,10 @@ def _digest(text: str) -> str:
 
 
 def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
-    """Return a path as it is; of a folder or file in a store, return a copy in the cache that never changes.
+    """Return a local path unchanged; download a folder or file from a store to the cache and return the copy.
 
-    Only files whose names match ``wanted`` are fetched. A new version in the store gets a new copy, so that processes
-    can read the old one to the end. Of several processes the first one fetches; the others wait.
+    Only files whose names match ``wanted`` are downloaded. A copy never changes: a new version in the store gets a new
+    copy, so that other processes can finish reading the old one. One process downloads; the others wait.
     """
     if (url := url_of(place)) is None:
         return Path(place)
@@ -99,7 +99,7 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
             return {
                 name: _version(info)
                 for name, info in sorted(store.find(root, detail=True).items())
-                if not name.endswith("/")  # an empty folder, as the consoles of stores mark it
+                if not name.endswith("/")  # an empty folder, as web consoles create it
                 and info["type"] != "directory"
                 and any(fnmatch.fnmatch(name, pattern) for pattern in wanted)
             }
@@ -109,30 +109,30 @@ def local(place: str | Path, wanted: Sequence[str] = ("*",)) -> Path:
     store, root = _store(url)
     home = cache_dir() / "remote" / _digest(url)
     copy = home / _digest(json.dumps(versions)) / PurePosixPath(url).name
-    with locked(home.with_suffix(".lock"), "fetching", remedy=None):
+    with locked(home.with_suffix(".lock"), "downloading", remedy=None):
         if not copy.exists():
             total = sum(size for size, _ in versions.values())
-            logger.info("fetching %d files, %d bytes, from %s", len(versions), total, url)
+            logger.info("downloading %d files, %d bytes, from %s", len(versions), total, url)
             with atomic_folder(copy.parent) as folder:
                 for name in versions:
                     inner = name.removeprefix(root.rstrip("/")).lstrip("/")
                     if inner and ({"", ".", ".."} & set(inner.split("/")) or "\\" in inner):
-                        what = f"{inner!r} cannot be the name of a file"
+                        what = f"{inner!r} is not a valid file name"
                         raise InputError(what, path=url, remedy="rename it in the store")
                     target = folder / copy.name / inner
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with store_errors(url):
                         store.get_file(name, str(target))
                 if listed() != versions:
-                    raise InputError("changed while it was being fetched", path=url, remedy="start again")
+                    raise InputError("changed during the download", path=url, remedy="start again")
         for old in sorted(home.iterdir(), key=lambda path: path.stat().st_mtime_ns)[:-2]:
-            shutil.rmtree(old, ignore_errors=True)  # the last but one may still be read
+            shutil.rmtree(old, ignore_errors=True)  # another process may still read the last but one
     COPIES[str(copy)] = url
     return copy
 
 
 def lock_file(folder: Path, name: str) -> Path:
-    """Return the lock file for a folder: in it or, for a folder in a store, in the cache of this machine."""
+    """Return the lock file of a folder: in the folder or, for a folder in a store, in the local cache."""
     if (url := url_of(folder)) is None:
         return folder / name
     place = cache_dir() / "remote" / "locks" / _digest(url)
@@ -141,13 +141,13 @@ def lock_file(folder: Path, name: str) -> Path:
 
 
 def kind_of(place: str | Path) -> Literal["file", "folder"] | None:
-    """Return what is at a path or URL; a folder of a store exists if anything is in it."""
+    """Return the kind of a path or URL, or None if nothing is there; a folder in a store exists if it has files."""
     info = _info(place)
     return None if not info else "folder" if info["type"] == "directory" else "file"
 
 
 def version_of(place: Path) -> tuple[int, str | None]:
-    """Return the size of a file, and a value that changes whenever the file does."""
+    """Return the size of a file, and a value that changes with the file."""
     if not (info := _info(place)):
         raise InputError("no such file", path=place)
     return _version(info)
@@ -162,18 +162,18 @@ def find_files(pattern: str | Path) -> list[Path]:
 
 
 def open_file(place: Path) -> BinaryIO:
-    """Open a file to read, from a store block by block; a local one as :func:`~hgclr.files.open_regular` does."""
+    """Open a file to read: a local one with :func:`~hgclr.files.open_regular`, one in a store block by block."""
     if url_of(place) is None:
         return open_regular(place)
     store, root = _store(place)
     with store_errors(place):
-        # BufferedReader, because readline of fsspec's own files searches a whole block for each line.
+        # BufferedReader, because readline of fsspec's files searches a whole block for each line.
         return io.BufferedReader(cast(io.RawIOBase, store.open(root, "rb", block_size=BLOCK)), 2**18)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """Yield a new local file; it is at ``target``, whole, when the block succeeds, else nothing changes there."""
+    """Yield a temporary local file; move or upload it to ``target`` when the block succeeds."""
     if url_of(target) is None:
         with atomic_file(target) as path:
             yield path

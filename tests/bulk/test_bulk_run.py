@@ -1,4 +1,4 @@
-"""Runs of bulk prediction: one process or several, stopped and continued, finished files kept, nothing mixed up."""
+"""Runs of bulk prediction: one process or several, stopped and continued, finished files kept, results not mixed."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_file_that_changes_while_it_is_labelled_is_no_result(model: Path, sour
 
 
 def test_a_second_run_in_the_same_folder_is_refused(model: Path, source: Path, tmp_path: Path) -> None:
-    """It would take the file that the first is writing for what a killed run has left, and delete it."""
+    """A second run would delete the file that the first is writing as a leftover of a killed run."""
     output, refused = tmp_path / "out", []
 
     def start_another(*_: object) -> None:
@@ -280,7 +280,7 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers_get_the_folder_of_a_hub_name(snapshot: Path, tmp_path: Path) -> None:
-    """They know nothing of the cache here, so the name would mean nothing to them."""
+    """Worker processes do not see the patched cache, so the name alone would not be found."""
     source = write_lines(tmp_path / "a.jsonl", 0, 20)
     arguments = ["predict", NAME, "--input", str(source), "--output", f"{tmp_path}/out/", "--workers", "2"]
     assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0

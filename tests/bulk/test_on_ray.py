@@ -1,4 +1,4 @@
-"""Bulk prediction on Ray: several nodes, one of which is killed, and still every row once."""
+"""Bulk prediction on Ray: every row is labelled once, even if one of several nodes is killed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_node_dies_and_every_row_is_there_once(
     assert (result.rows, result.bad_rows, len(result.written)) == (ROWS * FILES, 0, FILES)
     for part in range(FILES):
         check_lines(tmp_path / "out" / f"part-{part}.jsonl", ROWS * part, ROWS)
-    # That both nodes were at work, in the middle of the run, can be told from where the chunks were labelled.
+    # The places where chunks were labelled show that both nodes worked in the middle of the run.
     assert len({block["node"] for block in before}) == 2
     assert sum(block["texts"] for block in before) < ROWS * FILES * 0.9
     after = read_lines(tmp_path / "blocks.jsonl")[len(before) :]

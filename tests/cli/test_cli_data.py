@@ -177,11 +177,11 @@ def test_a_corpus_leaves_the_files_of_others(tmp_path: Path) -> None:
 def test_a_corpus_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("simple_icd_10_cm")
 
-    def interrupt(text: str, seed: int) -> str:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     for levels in (0, 8):
         assert run("prepare", "icd10cm", "--output", tmp_path / "icd", "--levels", levels).exit_code == 2
-    monkeypatch.setattr("hgclr.data.icd10cm._split", interrupt)
+    monkeypatch.setattr("hgclr.data.folder.CorpusWriter.add", interrupt)
     assert run("prepare", "icd10cm", "--output", tmp_path / "icd").exit_code not in (0, 2)
     assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.inference import HierarchicalClassifier, loading
+from hgclr.models import HGCLRForSequenceClassification
 from support.bulk_cases import check_lines, expected, prediction, read_lines, write_lines, write_model
 from support.without_torch import without_torch
 
@@ -230,6 +231,43 @@ def test_json_and_page_hold_all_texts(torch_model: Path, tmp_path: Path) -> None
     assert page.read_text(encoding="utf-8").count("<section") == 2
     to_stdout = invoke("explain", torch_model, "--input", "-", "--json", "-", *how, input=f"{TEXT}\n")
     assert json.loads(to_stdout.stdout)["explanations"] == found["explanations"][:1]
+
+
+@pytest.fixture(scope="module")
+def hgclr_model(untrained: Callable[..., Path]) -> Path:
+    return untrained(cls=HGCLRForSequenceClassification, keep_at_least=0)
+
+
+def test_a_positive_sample_is_shown_and_written(
+    hgclr_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    page, report = tmp_path / "kept.html", tmp_path / "kept.json"
+    given = ("explain", hgclr_model, TEXT, "judge of the court", "--positive-sample", "--label", "science > physics")
+    result = invoke(*given, "--html", page, "--json", report)
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    found = json.loads(report.read_text(encoding="utf-8"))["positive_samples"]
+    assert [one["text"] for one in found] == [TEXT, "judge of the court"]
+    for one in found:
+        assert set(one["labels"]) == {"science", "physics"}
+        marked = "".join(f"[{part['text']}]" if part["kept"] else part["text"] for part in one["first_draw"])
+        assert marked in result.stdout
+    assert page.read_text(encoding="utf-8").count("<section") == 2
+    to_stdout = invoke(*given, "--html", "-")
+    assert to_stdout.stdout == page.read_text(encoding="utf-8")
+
+
+def test_bad_input_of_a_positive_sample_is_refused(hgclr_model: Path, torch_model: Path) -> None:
+    for arguments in (
+        [torch_model, "a"],  # a flat model, and nothing beside it
+        [hgclr_model, "a", "--keep", "0"],
+        [hgclr_model, "a", "--method", "occlusion"],
+        [hgclr_model, "a", "--label", "nothing"],
+    ):
+        result = invoke("explain", *arguments, "--positive-sample")
+        assert result.exit_code == 2, (arguments, result.output)
+        assert len(result.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import re
 
+import numpy as np
 import pytest
 
 from hgclr.cli.console import Console, print_table
-from hgclr.cli.tables import print_explanations
+from hgclr.cli.tables import print_explanations, print_positive_samples
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
+from hgclr.evaluation.positive_samples import PositiveSample
 from hgclr.inference.classifier import PredictedLabel
 
 
@@ -33,6 +35,16 @@ def test_every_number_is_whole_at_any_width(width: int, tables: int) -> None:
         assert " ".join(" ".join(line.split()[1:]) for line in cells) == " ".join(row[1:])
     for word in " ".join(headings).split():
         assert word in " ".join(lines)
+
+
+@pytest.mark.parametrize(("colours", "expected"), [(None, "a ice[ fire]"), ("standard", "a ice\x1b[1;4m fire\x1b[0m")])
+def test_kept_tokens_are_marked_with_and_without_a_terminal(colours: str | None, expected: str) -> None:
+    kept = np.array([[False, False, True], [False, True, False]])
+    words, spans = (Word(0, 1), Word(2, 5), Word(5, 10)), ((0, 1), (2, 5), (5, 10))
+    sample = PositiveSample("a ice fire", ("x",), ("x",), words, 0, spans, np.arange(3), kept)
+    console = Console(file=io.StringIO(), force_terminal=colours is not None, width=80, color_system=colours)
+    print_positive_samples([sample], "half", console)
+    assert expected in re.sub(r"\x1b\[2m(.*?)\x1b\[0m", r"\1", console.file.getvalue())
 
 
 def test_marks_stay_in_their_places_beside_control_characters() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 import hgclr.training
+from hgclr.cli import train as cli
 from hgclr.cli.app import app
-from hgclr.config import method_fields
+from hgclr.config import PRESETS, method_fields
+from hgclr.data.folder import CorpusSummary
 from hgclr.errors import InputError
 from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, TrainingSettings
 from support.short_runs import make_run
@@ -45,6 +50,31 @@ def test_a_run_is_trained_once(config: Path, toy_data: Path) -> None:
     other = run("train", config, "--resume", "--set", "training.seed=5")
     assert other.exit_code == 2
     assert "training.seed" in other.stderr
+
+
+def test_the_preset_hgclr_trains_hgclr_and_shows_its_loss_terms(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    given = {"model.encoder": make_encoder("bert"), "data.limit": 24, "training.epochs": 2, "training.batch_size": 12}
+    chosen = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    done = run("train", toy_data, "--preset", "hgclr", *chosen, "--output", tmp_path / "run", columns=80)
+    assert done.exit_code == 0, done.output
+    history = json.loads((tmp_path / "run" / "metrics.json").read_text("utf-8"))["history"]
+    shown = [line for line in done.stderr.splitlines() if line.startswith("  loss: ")]
+    assert len(shown) == len(history) == 2
+    for line, epoch in zip(shown, history, strict=True):
+        assert len(line) <= 80
+        terms = [f"{epoch[f'loss_{name}']:.3g}" for name in ("original", "positive", "contrastive")]
+        assert re.findall(r"\w+ ([\d.e+-]+)(?:,|;)", line) == terms
+        assert line.endswith(f" {epoch['kept']:.0%}")
+    assert "preset: hgclr" in (tmp_path / "run" / "config.yaml").read_text("utf-8")
+
+
+def test_presets_on_the_command_line_are_those_of_the_settings(toy_data: Path, tmp_path: Path) -> None:
+    annotation = inspect.signature(cli.train, eval_str=True).parameters["preset"].annotation
+    assert get_args(get_args(get_args(annotation)[0])[0]) == tuple(PRESETS)
+    assert get_args(ModelSettings.model_fields["preset"].annotation) == tuple(PRESETS)
+    both = run("train", toy_data, "--preset", "hgclr", "--set", "model.preset=paper", "--output", tmp_path / "run")
+    assert both.exit_code == 2
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("given", [[], ["--resume"]])
@@ -141,3 +171,19 @@ def test_quickstart_builds_these_levels(
     monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: tmp_path)
     assert run("quickstart", "--output", tmp_path, *options).exit_code == 2
     assert asked == [(tmp_path / "icd10cm", levels)]
+
+
+def test_quickstart_trains_four_models_and_shows_positive_samples(
+    make_encoder, toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hgclr.data.icd10cm.build_icd10cm", lambda *_, **__: CorpusSummary(toy_data))
+    monkeypatch.setattr("hgclr.encoders.cached_encoder", lambda _: Path(make_encoder("bert")))
+    done = run("quickstart", "--output", tmp_path / "out", "--epochs", 1, columns=80)
+    assert done.exit_code == 0, done.output
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text("utf-8"))
+    assert list(scores) == ["names", "head", "full", "hgclr"]
+    assert [scores[name]["run"]["model"]["architecture"] for name in scores] == ["flat", "flat", "flat", "hgclr"]
+    for name, metrics in scores.items():
+        (row,) = (line for line in done.stdout.splitlines() if line.startswith(f"{name} "))
+        assert row.split()[-1] == f"{100 * metrics['test']['macro']['f1']:.1f}"
+    assert done.stdout.count("in brackets") == len(cli.NOTES)  # nothing is kept whole

@@ -1,4 +1,4 @@
-"""Columns and separators of tables: found where they can be told, asked for where they cannot."""
+"""Columns and separators of tables: detected if they are clear, an error if they are not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def table_of(titles: int) -> dict[str, list[object]]:
 def test_levels_and_short_texts_are_known_by_what_recurs() -> None:
     assert columns_of(**table_of(18)) == ("title", ("area", "group"), True, None)
     channel = {"channel": ["web", "mail"] * 9}
-    for columns in (channel | table_of(18), table_of(18) | channel):  # what is below it is below others as well
+    for columns in (channel | table_of(18), table_of(18) | channel):  # the same labels occur in several channels
         with pytest.raises(InputError):
             columns_of(**columns)
 

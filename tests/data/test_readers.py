@@ -1,4 +1,4 @@
-"""One reader for all rows: each format in flat memory, bad rows with file and line, damaged files as our errors."""
+"""Readers of rows: each format with constant memory, bad rows with file and line, InputError for damaged files."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_bad_table_row_is_named_and_the_next_still_read(
     ("content", "line", "what"),
     [
         ("txt,labels\nx,A\n", 1, "missing column 'text'"),
-        ("text,labels,text\nx,A,y\n", 1, "column 'text' is 2 times"),
+        ("text,labels,text\nx,A,y\n", 1, "column 'text'"),
         ('text,labels\nx,A\n"never closed,A\nx,A\n', 3, "broken quoting"),
         ('text,labels\n"a "quoted" word",A\n', 2, "broken quoting"),
         (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8"),

@@ -16,7 +16,7 @@ from hgclr.presentation import Plot
 
 PLOTS = {"label-frequency", "text-length", "labels-per-document"}
 UNDRAWN = [Plot(name, bytes(24), b"", "a plot") for name in sorted(PLOTS)]
-"""As long as the header of a PNG, for tests of a page's words: drawing takes longer than everything else here."""
+"""As long as the header of a PNG, for tests of a page's text: drawing plots is slow."""
 TREE = {"<b>&": {"used $1$": {}, "idle": {"deep": {"deeper": {}}}, "late": {}}, "other": {}}
 
 

@@ -1,4 +1,4 @@
-"""Splits that are drawn: shares, determinism, equal texts together, every label in train."""
+"""Drawn splits: shares, determinism, equal texts in one split, every label in train."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE, SHARES = Path("mine.jsonl"), np.array([0.8, 0.1, 0.1])
 
 
 def survey_of(count: int, *, texts: int | None = None) -> TextSurvey:
-    """Rows with labels of very different frequency; several rows have one text, if there are fewer texts."""
+    """Rows with labels of very different frequency; rows share texts if there are fewer texts than rows."""
     random = np.random.default_rng(0)
     survey = TextSurvey()
     for number in range(count):

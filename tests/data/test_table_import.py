@@ -1,4 +1,4 @@
-"""Tables of one's own become data folders: every format and every way to write labels gives the same folder."""
+"""Import of tables: every format and every way to write labels gives the same data folder."""
 
 from __future__ import annotations
 

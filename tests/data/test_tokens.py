@@ -40,7 +40,7 @@ def folder(tmp_path: Path, taxonomy: Taxonomy) -> Path:
 
 @pytest.fixture
 def forbid_reading(monkeypatch: pytest.MonkeyPatch):
-    """Return a function after which reading a document fails."""
+    """Return a function that makes every later reading of a document fail."""
 
     def forbid() -> None:
         def scan(*_: object) -> None:
@@ -56,7 +56,7 @@ def test_tokens_are_those_of_the_tokenizer(folder: Path, tokenizer: Any, tmp_pat
     before = tokenizer.backend_tokenizer.to_str()
     dataset = tokenize_split(data, "train", tokenizer, max_length=7, cache=tmp_path)
     assert tokenizer.backend_tokenizer.to_str() == before
-    # The tokenizer file asks for truncation to 5 and for padding; only what is asked for here counts.
+    # The tokenizer file sets truncation to 5 and padding; only the arguments of the call count.
     expected = [tokenizer(text, truncation=True, max_length=7, padding=False)["input_ids"] for text in TEXTS]
     assert dataset["input_ids"][:] == expected
     assert dataset["length"][:] == [len(ids) for ids in expected] == [7, 3, 7, 4]
@@ -95,7 +95,7 @@ def test_everything_that_decides_the_result_is_in_the_key(
     assert run(tokenizer=AutoTokenizer.from_pretrained(make_encoder("mpnet"))) == 3
     assert run(limit=2) == 4
     assert run(limit=2, seed=1) == 5
-    assert run(seed=1) == 5  # without a sample the seed decides nothing
+    assert run(seed=1) == 5  # without a sample the seed has no effect
     options: list[dict[str, Any]] = [
         {"add_ancestors": True},
         {"skip_bad_rows": True},
@@ -228,7 +228,7 @@ used = []
 folder, cache = map(Path, sys.argv[1:])
 backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
 backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-# What is used of a transformers tokenizer, without the time that importing transformers takes.
+# The part of a transformers tokenizer that is used, without the time to import transformers.
 tokenizer = SimpleNamespace(backend_tokenizer=backend, truncation_side="right")
 tokenize_split(DataFolder(folder), "train", tokenizer, max_length=64, cache=cache,
                progress=lambda _: used.append(private_megabytes()))
@@ -250,7 +250,7 @@ def test_memory_stays_flat(folder: Path, tmp_path: Path, form: str) -> None:
         (folder / "train.jsonl").unlink()
         table = pyarrow.table({"text": texts, "labels": [["science"]] * len(texts)})
         path = folder / "train.parquet"
-        # Not compressed, so that whatever the reader keeps of the file shows.
+        # Not compressed, so that anything the reader keeps in memory is visible.
         pyarrow.parquet.write_table(table, path, row_group_size=2000, compression="none", use_dictionary=False)
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE, str(folder), str(tmp_path / "cache")],

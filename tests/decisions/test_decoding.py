@@ -1,4 +1,4 @@
-"""Decoding rules: no orphans, the same as one document at a time in plain Python, refusals."""
+"""Decoding rules: no orphans, equal to plain Python for one document at a time, errors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_rules_equal_a_literal_reading(rule: str, case: Case) -> None:
 @REPEATABLE
 @given(cases(), st.integers(1, 5), st.booleans())
 def test_paths_are_the_best_of_all_that_are_allowed(case: Case, paths: int, allow_inner_nodes: bool) -> None:
-    """Grow k one at a time: what is added is the path to one label, and no allowed label has a better path."""
+    """Increase k by one: the addition is the path to one label, and no allowed label has a better path."""
     taken: list[list[int]] = [[] for _ in case.probabilities]
     before = np.zeros(case.probabilities.shape, dtype=bool)
     for number in range(1, paths + 1):

@@ -1,4 +1,4 @@
-"""Decisions: calibration by scipy and scikit-learn, ``decisions.json``, abstaining; obeyed by models and exports."""
+"""Decisions: calibration against scipy and scikit-learn, ``decisions.json``, abstention, use in models and exports."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hgclr.decisions.settings import (
     Isotonic,
     Temperatures,
     calibration_from_json,
+    constant_levels,
     fit_calibration,
     sigmoid,
-    silent_levels,
 )
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, Case, cases, forests, path
 
@@ -82,12 +82,12 @@ def test_errors_are_smaller_on_other_documents(method: str) -> None:
 
 
 def test_what_is_all_right_is_not_made_infinitely_sure() -> None:
-    """Twenty documents without a mistake do not show that there never is one."""
+    """Twenty documents without an error must not give probabilities of 0 and 1."""
     tree = Taxonomy(["a"], [-1])
     gold = np.array([[True], [False]] * 10)
     logits = np.where(gold, 1, -1).astype(np.float32)
     (temperature,) = fit_calibration("temperature", logits, gold, tree).values
-    # Eleven of twelve is what ten right ones stand for: the log odds of that at a logit of 1.
+    # Ten right ones give the target 11/12; its log odds belong to a logit of 1.
     assert 1 / temperature == pytest.approx(math.log(11), rel=1e-5)
 
 
@@ -140,7 +140,7 @@ def test_calibration_keeps_order_type_and_range(method: str, taxonomy: Taxonomy,
 def test_a_level_that_tells_nothing_stays_as_it_is(method: str, present: bool) -> None:
     logits, gold = outputs(DEEP, 200, 6, scale=4)
     gold[:, DEEP.levels[1]] = present
-    assert silent_levels(gold, DEEP) == [2]
+    assert constant_levels(gold, DEEP) == [2]
     found, plain = fit_calibration(method, logits, gold, DEEP)(logits), sigmoid(logits.copy())
     np.testing.assert_allclose(found[:, DEEP.levels[1]], plain[:, DEEP.levels[1]], atol=1e-6)
     assert np.abs(found - plain)[:, DEEP.levels[0]].max() > 0.05
@@ -342,7 +342,7 @@ def test_the_file_is_obeyed(plain: Path, classifier: HierarchicalClassifier, tax
         for label in (*prediction.labels, *prediction.abstained):
             assert label.probability == pytest.approx(row[taxonomy.resolve(label.id)], abs=1e-5)
         doubted += len(prediction.abstained)
-    assert doubted  # else this test says little
+    assert doubted  # else this test checks nothing
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ BY_LABEL: list[Rule] = ["threshold", "closure", "drop-orphans"]
 
 @st.composite
 def problems(draw: st.DrawFn, trees: st.SearchStrategy[Taxonomy] | None = None, documents: int = 12) -> Problem:
-    """Gold labels with all ancestors, at least one, and probabilities that have something to do with them."""
+    """Gold labels with all ancestors, at least one, and probabilities correlated with them."""
     taxonomy = draw(forests() if trees is None else trees)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     gold = taxonomy.close(random.random((draw(st.integers(1, documents)), len(taxonomy))) < 0.3)
@@ -47,7 +47,7 @@ def flat(labels: int) -> Taxonomy:
 
 
 def all_cuts(column: np.ndarray) -> list[float]:
-    """Thresholds that give every set of documents that a threshold can give."""
+    """Thresholds for every set of documents that a threshold can select."""
     values = sorted({0.0, *column.ravel().tolist()})
     return [*values, 1.0]
 
@@ -90,7 +90,7 @@ def test_one_threshold_is_as_good_as_any_of_the_grid(problem: Problem, rule: str
 def test_more_thresholds_are_never_worse_on_what_they_are_tuned_on(
     shrinkage: float, problem: Problem, rule: str, metric: str
 ) -> None:
-    """A level that is drawn towards one half may be; a label's own threshold is still compared with its level's."""
+    """A level's threshold may be shrunk towards 0.5; a label's threshold is still compared with its level's."""
     taxonomy, probabilities, gold = problem
     assume(all(gold[:, level].any() for level in taxonomy.levels))  # a level without documents has 0.5
     tuner = ThresholdTuner(taxonomy, rule, metric, shrinkage)
@@ -122,7 +122,7 @@ def test_micro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> 
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, "threshold", "micro", shrinkage=0)
     found = tuned(tuner, "label", probabilities, gold)
-    # A label that no document has keeps its level's threshold, whatever would be best.
+    # A label without a document keeps its level's threshold.
     cuts = [all_cuts(probabilities[:, k]) if gold[:, k].any() else [found[k]] for k in range(len(taxonomy))]
     scores = (f1(probabilities > np.float32(values), gold, "micro") for values in itertools.product(*cuts))
     assert tuner.score(found, probabilities, gold) == pytest.approx(max(scores))
@@ -131,7 +131,7 @@ def test_micro_thresholds_per_label_are_the_best_there_are(problem: Problem) -> 
 @REPEATABLE
 @given(problems(st.integers(1, 3).map(flat), documents=4))
 def test_no_label_could_do_better_for_both(problem: Problem) -> None:
-    """The mean of Micro- and Macro-F1 is no sum over labels; but no other threshold of any one label would raise it."""
+    """The mean of Micro- and Macro-F1 is not a sum over labels, but changing any one threshold must not raise it."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, "threshold", "both", shrinkage=0)
     found = tuned(tuner, "label", probabilities, gold)
@@ -146,7 +146,7 @@ def test_no_label_could_do_better_for_both(problem: Problem) -> None:
 @REPEATABLE
 @given(problems(st.just(Taxonomy(["b", "a"], [1, -1])), documents=5), st.sampled_from(["closure", "drop-orphans"]))
 def test_macro_thresholds_know_what_the_rule_does(problem: Problem, rule: str) -> None:
-    """With the first of two labels decided, the second has the best threshold that the rule leaves it."""
+    """With the first of two labels fixed, the second has the best threshold that the rule allows."""
     taxonomy, probabilities, gold = problem
     tuner = ThresholdTuner(taxonomy, rule, "macro", shrinkage=0)
     found = tuned(tuner, "label", probabilities, gold)
@@ -170,7 +170,7 @@ def test_a_threshold_lies_between_neighbouring_numbers() -> None:
 
 @pytest.mark.parametrize("shrinkage", [0.0, 3.0, 10.0])
 def test_few_documents_move_a_threshold_little(shrinkage: float) -> None:
-    """Twelve documents have the first label, one has the second; log odds are weighed by these numbers."""
+    """Twelve documents have the first label, one has the second; these numbers weight the log odds."""
     present = np.array([[True, label == 0] for label in range(12)] + [[False, False]] * 12)
     present[0, 1], present[1:, 1] = True, False
     probabilities = np.where(present, [0.3, 0.9], [0.1, 0.7]).astype(np.float32)
@@ -245,7 +245,7 @@ def test_a_sweep_counts_what_rules_decode(taxonomy: Taxonomy, seed: int, finenes
 @REPEATABLE
 @given(forests(), st.integers(0, 2**32 - 1), st.booleans())
 def test_a_sweep_counts_the_best_paths(taxonomy: Taxonomy, seed: int, allow_inner_nodes: bool) -> None:
-    """Random numbers, so that no two paths are equally good but for the rounding of a sum."""
+    """Random numbers, so that two paths are equally good only by rounding."""
     _, gold, thresholds = sweep_problem(taxonomy, seed, 1)
     probabilities = np.random.default_rng(seed).random(gold.shape, dtype=np.float32)
     sweep = BestPathSweep(taxonomy, probabilities, gold, allow_inner_nodes)

@@ -1,4 +1,4 @@
-"""Tuning on dev: held-out scores by hand, the choice of a way to decide, no harm on new documents, risk."""
+"""Tuning on dev: held-out scores computed by hand, the choice of rule and thresholds, new documents, risk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hgclr.decisions.settings import Decisions, Isotonic, Temperatures, fit_cali
 from hgclr.decisions.thresholds import ThresholdTuner
 from hgclr.decisions.tuning import Calibrated, Candidate, Outputs, Quality, calibrate
 from hgclr.errors import InputError
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 from support.toy import random_tree
@@ -27,7 +27,7 @@ TREE = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])
 
 
 def outputs(taxonomy: Taxonomy, documents: int = 200, seed: int = 0, scale: float = 3.0) -> Outputs:
-    """Labels of several paths, and logits that are right more often than not and too sure."""
+    """Labels of several paths, and logits that are mostly right and overconfident."""
     random = np.random.default_rng(seed)
     gold = taxonomy.close(random.random((documents, len(taxonomy))) < 0.25)
     logits = scale * (2.0 * gold - 1.2 + random.normal(0, 1, gold.shape))
@@ -44,7 +44,7 @@ def single_paths(taxonomy: Taxonomy, documents: int = 200, seed: int = 0, *, lea
 
 
 def rare_and_frequent(documents: int = 400, rare: int = 9, seed: int = 0) -> tuple[Taxonomy, Outputs]:
-    """One label that is easily told, and rare ones that the model hardly tells and never calls probable."""
+    """One easy label, and rare ones that the model hardly recognises and never finds probable."""
     random = np.random.default_rng(seed)
     tree = Taxonomy([f"label {label}" for label in range(rare + 1)], [-1] * (rare + 1))
     gold = random.random((documents, rare + 1)) < [0.8, *[0.06] * rare]
@@ -90,7 +90,7 @@ def test_every_rule_is_compared_with_every_kind_of_thresholds_and_nothing_leaves
 def test_scores_are_of_documents_that_nothing_was_fitted_to(
     folds: int, method: str, metric: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each fold is calibrated and decided with what the others give; written out here. Many documents have two."""
+    """Each fold is calibrated and decided with values fitted to the others; two folds for many documents."""
     monkeypatch.setattr(tuning, "MANY", 60 * 5 + (folds == 5))
     said = outputs(TREE, 60)
     found = calibrate(said, Decisions(TREE), method=method, rule="drop-orphans", scope="level", metric=metric, seed=3)
@@ -122,7 +122,7 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         assert found.decisions.provenance[f"held_out_{name}"] == {"before": round(before, 4), "after": round(value, 4)}
 
 
-def test_new_documents_are_decided_better_than_at_one_half() -> None:
+def test_new_documents_are_decided_better_than_at_0_5() -> None:
     dev, test = outputs(TREE, 300, seed=1), outputs(TREE, 2000, seed=2)
     found = calibrate(dev, Decisions(TREE)).decisions
     for average in ("micro", "macro"):
@@ -200,7 +200,7 @@ def test_macro_f1_is_not_bought_with_micro_f1_unless_that_is_asked_for(caplog: p
 
 
 def test_what_is_worse_is_taken_only_if_its_rule_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    """With thresholds of 0.3 all labels are right, with one half none is given."""
+    """With thresholds of 0.3 all labels are right, with 0.5 none is predicted."""
     said = outputs(TREE)
     said.logits[:] = np.where(said.gold, -0.4, -1.4)
     today, choices = Decisions(TREE, "closure", 0.3), {"scope": "none", "method": "none"}
@@ -222,7 +222,7 @@ def test_labels_stay_the_same_where_only_probabilities_are_calibrated(rule: str,
     calibration = None if temperatures is None else Temperatures(TREE, temperatures)
     thresholds = np.array([0.2, 0.7, 0.5, 0.35, 0.9], dtype=np.float32)
     today = Decisions(TREE, rule, thresholds, calibration)
-    found = calibrate(said, today, max_loss=-1.0)  # whatever gains less than everything is refused
+    found = calibrate(said, today, max_loss=-1.0)  # rejects every candidate
     assert found.best is None
     assert found.decisions.calibration == fit_calibration("temperature", said.logits, said.gold, TREE)
     assert found.calibration_after.ece() < found.calibration_before.ece()
@@ -275,7 +275,7 @@ def test_two_labelled_documents_are_enough_whatever_the_seed() -> None:
 def test_no_more_labels_are_wrong_than_the_risk_allows(
     seed: int, labels: int, risk: float, rule: str, steps: int
 ) -> None:
-    """On the probabilities that it was found with; many of them are equal, and equal ones are given together."""
+    """On the probabilities that it was tuned on; many of them are tied, and ties are predicted together."""
     taxonomy = random_tree(labels, seed)
     said = outputs(taxonomy, 30, seed, scale=1.0)
     said.gold[:2, taxonomy.levels[0]] = True
@@ -286,7 +286,7 @@ def test_no_more_labels_are_wrong_than_the_risk_allows(
     assert found.provenance["risk"] == risk
     given_labels = int(decided.predicted.sum())
     assert int((decided.predicted & ~said.gold).sum()) <= risk * given_labels + 1e-9
-    # The next label that could be given, with all that are as sure, would be one too many.
+    # The next most probable label, with its ties, would exceed the risk.
     sureness = monotone(decided.probabilities, taxonomy)
     if decided.abstained.any():
         next_best = sureness[decided.abstained].max()
@@ -300,7 +300,7 @@ def test_the_risk_holds_on_other_documents() -> None:
     decided = found.decide(found.calibration(others.logits))
     wrong = (decided.predicted & ~others.gold).sum() / decided.predicted.sum()
     everything = decided.predicted | decided.abstained
-    assert (everything & ~others.gold).sum() / everything.sum() > 0.13  # else there is nothing to hold back
+    assert (everything & ~others.gold).sum() / everything.sum() > 0.13  # else there is nothing to withhold
     assert wrong < 0.115
 
 

@@ -45,6 +45,12 @@ def workshop(make_encoder, toy_data: Path, taxonomy, tmp_path_factory: pytest.Te
     export_sentence_transformers(runs / "first" / "model", folder / "first-modules")
     (folder / "old.tsv").write_text("Root\tsports\nsports\ttennis\tsquash\n")
     (folder / "new.tsv").write_text("Root\tsports\nsports\tracket sports\trowing\n")
+    import optuna
+
+    (runs / "tuned").mkdir()
+    storage = f"sqlite:///{runs / 'tuned' / 'study.db'}"
+    study = optuna.create_study(study_name="hgclr", storage=storage, direction="maximize")
+    study.optimize(lambda trial: trial.suggest_float("training.learning_rate", 1e-5, 1e-3, log=True), n_trials=3)
     (folder / "texts").mkdir()
     (folder / "texts" / "part-0.jsonl").write_text(json.dumps({"text": "a lens of ice", "year": 2024}) + "\n")
     return folder

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+FOLDERS = ("*.md", "docs/**/*.md", "examples/*.md", "benchmarks/notes/*.md")
+PAGES = sorted(page for folder in FOLDERS for page in ROOT.glob(folder))
 
 
 def anchors(page: Path) -> set[str]:

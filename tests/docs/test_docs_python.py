@@ -12,7 +12,7 @@ import pytest
 from support.doc_pages import DOCS, PAGES, ROOT, blocks, name_of
 
 # These have a test of their own, which looks closer at what they print.
-ELSEWHERE = {DOCS / "guides" / "scikit-learn.md": "tests/estimator/test_estimator_docs.py"}
+ELSEWHERE = {DOCS / "guides" / "scikit-learn.md": "tests/estimator/test_classifier.py"}
 WITH_PYTHON = [page for page in PAGES if page not in ELSEWHERE and any(b.language == "python" for b in blocks(page))]
 WITH_DOCTESTS = sorted(path for path in (ROOT / "src").rglob("*.py") if ">>> " in path.read_text(encoding="utf-8"))
 

@@ -38,6 +38,17 @@ def test_what_it_shows_of_the_files_is_in_them() -> None:
     assert f"{len(messages) - 1} messages" in PAGE.read_text(encoding="utf-8")
 
 
+def test_test_is_used_once() -> None:
+    """Only ``hgclr evaluate`` scores test, and no output before it shows a score of test."""
+    calls = [words for block in SHELL for words in commands(block.text)]
+    assert [words[1] for words in calls if words[1] == "evaluate" or "test" in words] == ["evaluate"]
+    (evaluated,) = (block.line for block in SHELL if block.text.startswith("hgclr evaluate"))
+    shown = [block for block in blocks(PAGE) if block.language == "text" and "Micro-F1" in block.text]
+    assert len(shown) > 1
+    for block in shown:
+        assert block.line > evaluated or "test" not in block.text
+
+
 @pytest.mark.slow
 def test_it_can_be_followed(default_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "tutorial"

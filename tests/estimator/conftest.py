@@ -25,7 +25,7 @@ def quick(make_encoder) -> Callable[..., HGCLRClassifier]:
             "effort": "head",
             "precision": "fp32",
             "random_state": 0,
-            "settings": {"pooling": "mean"},  # a random encoder's first token tells little
+            "settings": {"pooling": "mean"},  # a random encoder's first token carries little information
         }
         return HGCLRClassifier(make_encoder("bert"), **(defaults | parameters))
 

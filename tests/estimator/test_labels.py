@@ -1,4 +1,4 @@
-"""Labels in every form: how fit reads them, how predict returns them, and which are refused."""
+"""Labels in every form: reading in fit, writing in predict, errors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _forms(corpus: Corpus) -> list[object]:
         [paths[0] if len(paths) == 1 else paths for paths in corpus.paths],
         pd.Series([np.array(paths) for paths in corpus.paths]),
         [[tuple(path.split(" > ")) for path in paths] for paths in corpus.paths],
-        [[path.rpartition(" > ")[2] for path in paths] for paths in corpus.paths],  # names that one label alone has
+        [[path.rpartition(" > ")[2] for path in paths] for paths in corpus.paths],  # names that only one label has
         corpus.matrix,
         leaves.astype(float),
         csr_matrix(leaves),

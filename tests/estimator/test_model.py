@@ -1,4 +1,4 @@
-"""Keeping a fitted estimator: pickles, copies, and the folder of safe files."""
+"""Saving a fitted estimator: pickles, copies, and the model folder."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hgclr.models.base import load_tokenizer, save
 
 @pytest.fixture(scope="session")
 def run(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What training leaves: ``model`` and ``training-model``, untrained, with logits that are spread out."""
+    """The folders of a training run, ``model`` and ``training-model``, untrained, with logits that are spread out."""
     folder = tmp_path_factory.mktemp("run")
     tokenizer = load_tokenizer(make_encoder("bert"))
     torch.manual_seed(4)
@@ -25,7 +25,7 @@ def run(make_encoder, taxonomy, tmp_path_factory: pytest.TempPathFactory) -> Pat
         make_encoder("bert"), taxonomy, tokenizer, gumbel_temperature=0.5
     )
     torch.nn.init.normal_(network.classifier.weight, std=0.7)
-    for layer in network.encoder.modules():  # as it starts, it hardly looks at its tokens
+    for layer in network.encoder.modules():  # at initialisation, attention hardly depends on the tokens
         if isinstance(layer, torch.nn.Linear | torch.nn.Embedding):
             torch.nn.init.normal_(layer.weight, std=0.3)
     for parameter in network.token_label_attention.parameters():
@@ -41,7 +41,7 @@ def classifier(run: Path) -> HierarchicalClassifier:
 
 
 class SumOfTokens:
-    """A backend without torch: a text's logits are a sum over its tokens, so that each token's part is known."""
+    """A backend without torch: a text's logits are a sum over its tokens, so each token's contribution is known."""
 
     batch_tokens = 40
 

@@ -1,4 +1,4 @@
-"""Findings, pairs, labels and rows of an audit; its files; refused input."""
+"""Findings, pairs, labels and rows of an audit; its files; errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_pairs_are_counted_in_both_directions_where_paths_part_and_at_their_ends
 
 
 def test_labels_are_ranked_by_what_is_sure_to_be_wrong(tmp_path: Path) -> None:
-    """Of a1 10 of 40 documents are wrong, of a2 1 of 2: the larger share is less sure. Doubts do not count."""
+    """10 of 40 documents of a1 are wrong and 1 of 2 of a2: the larger share is less certain. Weak ones do not count."""
     right = {"a1": row(A=0.9, a1=0.9), "a2": row(A=0.9, a2=0.9), "b1": row(B=0.9, b1=0.9)}
     documents = [(f"a1 {n}", {"A", "a1"}, right["b1"] if n < 10 else right["a1"]) for n in range(40)]
     documents += [(f"a2 {n}", {"A", "a2"}, right["b1"] if n < 1 else right["a2"]) for n in range(2)]
@@ -127,7 +127,7 @@ def test_bad_input_is_refused_before_the_model_runs(tmp_path: Path) -> None:
 
 
 def test_a_doubtful_audit_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If the model contradicts most documents, and if it may have been trained on them."""
+    """Warn if the model contradicts most documents, or may have been trained on them."""
     documents = [(f"{n}", {"A"}, row(B=0.9) if n < 3 else row(A=0.9)) for n in range(5)]
     assert run(tmp_path, *documents).contradicted == 3
     assert "3 of 5 documents" in caplog.text

@@ -1,4 +1,4 @@
-"""Comparisons: a better model is found to be better, a model is no better than itself, and no apples with pears."""
+"""Comparisons: a better model is found to be better, a model is not better than itself, unequal data are an error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_better_model_is_better(comparison: Comparison) -> None:
         first, second, third = (content["intervals"][name]["score"] for content in comparison.contents)
         assert better[name].difference == pytest.approx(second - first)
         assert better[name].difference > 0
-        assert better[name].p_value == pytest.approx(2 / 201)  # not one resample says otherwise
+        assert better[name].p_value == pytest.approx(2 / 201)  # the smallest possible: all resamples agree
         assert alike[name].difference == pytest.approx(third - first)
     assert alike["micro_f1"].p_value > 0.05
 

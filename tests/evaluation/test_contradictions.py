@@ -1,4 +1,4 @@
-"""The formula against plain loops on random trees, and what it is for: planted errors come first."""
+"""Scores of contradictions against plain loops on random trees; planted errors rank first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def random_case(seed: int) -> tuple[Taxonomy, np.ndarray, list[set[int]]]:
     random = np.random.default_rng(seed)
     taxonomy = random_tree(int(random.integers(2, 14)), seed, deep=seed % 5 == 0)
     probabilities = random.beta(0.4, 0.4, (30, len(taxonomy))).astype(np.float32)
-    probabilities[random.random(probabilities.shape) < 0.1] = 0.0  # the formula must bear certainty
+    probabilities[random.random(probabilities.shape) < 0.1] = 0.0  # the formula must work with probabilities of 0
     probabilities[random.random(probabilities.shape) < 0.1] = 1.0
     gold = [closed(taxonomy, random.choice(len(taxonomy), random.integers(1, 4)).tolist()) for _ in range(30)]
     return taxonomy, probabilities, gold
@@ -147,7 +147,7 @@ def test_a_label_of_which_the_model_is_never_sure_does_not_fill_the_list(tmp_pat
 
 
 def test_a_wrong_top_label_is_worse(tmp_path: Path) -> None:
-    """The same probabilities, but one document's path parts at the top and the other's at the leaf."""
+    """The same probabilities, but one document's paths diverge at the top and the other's at the leaf."""
     taxonomy = Taxonomy(["A", "a1", "a2", "B", "b1"], [-1, 0, 0, -1, 3])
     answers = {
         "leaf": np.array([0.9, 0.01, 0.9, 0.01, 0.01]),

@@ -1,4 +1,4 @@
-"""Cross-validation: folds are a partition, no model has seen what it audits, finished folds are not trained again."""
+"""Out-of-fold audit: folds are a partition, models audit only unseen texts, finished folds are not trained again."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_other_folds_data_or_settings_are_refused(make_encoder, toy_data: Path, 
 
 def test_what_cannot_be_audited_is_refused_before_training(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     run = make_run(make_encoder("bert"), toy_data, tmp_path / "out")
-    with pytest.raises(InputError, match="1 fold"):
+    with pytest.raises(InputError, match=r"\b1\b"):
         audit_folds(run, folds=1)
     start = RunConfig.build({"data": {"path": toy_data}, "model": {"start": "old"}, "output": tmp_path / "out"})
     with pytest.raises(InputError, match=r"model\.start"):
@@ -177,5 +177,5 @@ def test_the_run_of_a_fold_keeps_the_settings(toy_data: Path, tmp_path: Path) ->
     own = fold_run(run, 1)
     assert own.output == tmp_path / "out" / "folds" / "2"
     assert own.data == run.data
-    # Its decisions do not count: what is taken from it are logits.
+    # Only its logits are used, so its decisions are not tuned.
     assert own.training == run.training.model_copy(update={"calibrate": False})

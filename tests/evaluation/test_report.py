@@ -1,4 +1,4 @@
-"""The report: its page is whole, escaped and the same every time; files that are written; refused places."""
+"""The report: its page is complete, escaped and reproducible; its files; errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def evil_content(evil: Scored) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def plots(evil_content: dict[str, Any]) -> Any:
-    """Also for pages whose texts alone are looked at: to draw takes longest."""
+    """Shared by tests that check only the text of pages, because drawing is slow."""
     return draw_plots(evil_content)
 
 

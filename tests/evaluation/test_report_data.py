@@ -102,14 +102,14 @@ def test_every_rule_is_scored_with_the_models_thresholds(scored: Scored) -> None
 
 
 @pytest.mark.parametrize("abstain_below", [None, 0.7])
-def test_risk_and_coverage_are_those_of_label_sets_cut_by_sureness(scored: Scored, abstain_below: float | None) -> None:
-    """What --abstain-below takes away is on the curve all the same, which is about what it might take away."""
+def test_risk_and_coverage_are_those_of_labels_cut_by_confidence(scored: Scored, abstain_below: float | None) -> None:
+    """The curve includes the labels that --abstain-below withholds."""
     curve = scored.content(rule="drop-orphans", abstain_below=abstain_below)["risk_coverage"]
     given_labels = Decoder(scored.taxonomy, "drop-orphans")(scored.probabilities)
-    sureness = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)
+    confidence = np.stack([scored.probabilities[:, scored.taxonomy.path(k)].min(1) for k in range(9)], 1)
     assert curve["labels_given"] == given_labels.sum()
     for point in curve["points"]:
-        kept = given_labels & (sureness >= point["abstain_below"])
+        kept = given_labels & (confidence >= point["abstain_below"])
         assert point["coverage"] == pytest.approx(kept.sum() / given_labels.sum())
         assert point["risk"] == pytest.approx((kept & ~scored.gold).sum() / kept.sum())
     assert curve["points"][-1]["coverage"] == 1
@@ -198,7 +198,7 @@ def test_the_worst_labels_cost_most() -> None:
     assert worst_labels(scores) == [3, 4]
     assert worst_labels(scores, number=1) == [3]
     few = score_labels(np.array([0, 1]), np.array([1, 1]), np.array([1, 1]))
-    assert worst_labels(few) == [0]  # where no label has enough, any will do
+    assert worst_labels(few) == [0]  # if no label has enough, all count
     perfect = score_labels(gold, gold, gold)
     assert worst_labels(perfect) == []
     nothing = np.zeros(2, dtype=np.int64)
@@ -206,7 +206,7 @@ def test_the_worst_labels_cost_most() -> None:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Equal but for the last digits of sums that were added up in another order."""
+    """Equal apart from rounding of sums in another order."""
     if isinstance(first, dict):
         return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
     if isinstance(first, list):

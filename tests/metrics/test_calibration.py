@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss
 
-from hgclr.metrics.calibration import CalibrationScores
-from hgclr.metrics.ranking import RankingScores
+from hgclr.metrics.probabilities import CalibrationScores, RankingScores
 from hgclr.taxonomy import Taxonomy
 from support.random_batches import FAST, Matrix, probability_batches
 
@@ -96,7 +95,7 @@ def test_a_batch_larger_than_a_block_is_scored_whole(monkeypatch: pytest.MonkeyP
     random = np.random.default_rng(5)
     probabilities, gold = random.random((20, 2)), random.random((20, 2)) < 0.5
     whole = scored(taxonomy, probabilities, gold)
-    monkeypatch.setattr("hgclr.metrics.calibration.BLOCK", 7)
+    monkeypatch.setattr("hgclr.metrics.probabilities.BLOCK", 7)
     parts = scored(taxonomy, probabilities, gold)
     assert (parts.ece(2), parts.brier(1)) == pytest.approx((whole.ece(2), whole.brier(1)))
     assert sum(part.count for part in parts.reliability()) == 40

@@ -138,7 +138,7 @@ def resampled(score: float, samples: list[float], **changes: Any) -> Resampled:
 
 
 def test_quantiles_are_moved_onto_the_score() -> None:
-    # The samples lie around 0.3; moved by 0.2 they lie around the score, 0.4 to 0.6 at their ends.
+    # The mean of the samples is 0.3; shifted by 0.2 it is the score, and the ends are 0.4 and 0.6.
     interval = resampled(0.5, [0.2, 0.25, 0.3, 0.35, 0.4]).intervals(0.5)["micro_f1"]
     assert (interval.score, interval.low, interval.high) == pytest.approx((0.5, 0.45, 0.55))
 

@@ -103,7 +103,7 @@ def divide(part: int, whole: int) -> float:
 
 
 def check(group: GroupScores, right: list[int], chosen: list[int], wanted: list[int]) -> None:
-    """Compare with counts by label or path, through precision and recall rather than through the counts."""
+    """Compare with counts by label or path, by way of precision and recall."""
     precisions = [divide(one, other) for one, other in zip(right, chosen, strict=True)]
     recalls = [divide(one, other) for one, other in zip(right, wanted, strict=True)]
     macro = [float(np.mean(values)) for values in (precisions, recalls, list(map(f1, precisions, recalls)))]
@@ -157,7 +157,7 @@ def test_on_full_paths_all_that_know_the_tree_agree(batch: tuple[Taxonomy, Matri
 
 
 def hiclass_paths(taxonomy: Taxonomy, matrix: Matrix) -> np.ndarray:
-    """Every label of a document as its path from the top, filled up with empty strings: what hiclass reads."""
+    """Every label of a document as its path from the top, padded with empty strings, as hiclass reads it."""
     paths = [[["" for _ in range(taxonomy.depth)] for _ in range(len(taxonomy))] for _ in matrix]
     for document, labels in enumerate(sets(matrix)):
         for label in labels:

@@ -180,19 +180,18 @@ def test_figure5_writes_three_files_and_prints_the_numbers(models: Path, tmp_pat
 
 @pytest.mark.slow
 def test_figure3_of_a_data_folder(models: Path, toy_data: Path, tmp_path: Path) -> None:
-    arguments = ["figure3", "--model", models / "hgclr/training-model", "--data", toy_data, "--documents", 3]
-    result = run(*arguments, "--output", tmp_path, "--draws", 2, "--samples", 10)
-    assert result.exit_code == 0, result.output
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["figure3.html", "figure3.json"]
-    content = json.loads((tmp_path / "figure3.json").read_text(encoding="utf-8"))
-    assert (len(content["documents"]), content["draws"], content["draws_shown"]) == (3, 10, 2)
-    assert content["model"] == "hgclr/training-model"
-    assert "the model keeps the most probable 50% of a text's tokens, at least 16" in result.stdout
-    assert result.stdout.count("every draw keeps the whole text") == 3  # the toy texts are short
-    assert "--keep-fraction 0.5" in result.stdout
-    result = run(*arguments, "--output", tmp_path, "--keep-fraction", 0.5, "--samples", 10)
-    assert result.exit_code == 0, result.output
-    assert "whole text" not in result.stdout
-    shorter = json.loads((tmp_path / "figure3.json").read_text(encoding="utf-8"))
-    assert [one["text"] for one in shorter["documents"]] == [one["text"] for one in content["documents"]]
-    assert all(0.4 < one["kept_share"] < 0.7 for one in shorter["documents"])
+    arguments = ["figure3", "--model", models / "hgclr/model", "--data", toy_data, "--documents", 3]
+    contents = []
+    for more in ([], ["--keep", 0.5]):
+        result = run(*arguments, "--output", tmp_path, *more)
+        assert result.exit_code == 0, result.output
+        assert sorted(file.name for file in tmp_path.iterdir()) == ["figure3.html", "figure3.json"]
+        contents.append(json.loads((tmp_path / "figure3.json").read_text(encoding="utf-8")))
+    whole, half = contents
+    assert whole["model"] == "hgclr/model"
+    assert [one["text"] for one in whole["documents"]] == [one["text"] for one in half["documents"]]
+    assert len(whole["documents"]) == 3
+    for short, chosen in zip(whole["documents"], half["documents"], strict=True):
+        assert short["tokens_kept"] == short["tokens"]  # the toy texts are short
+        assert chosen["tokens_kept"] == -(-chosen["tokens"] // 2)
+        assert short["labels"] == chosen["labels"]

@@ -1,4 +1,4 @@
-"""Pages and plots: well-formed, escaped, with nothing from elsewhere, the same bytes every time."""
+"""Pages and plots: well-formed, escaped, self-contained, the same bytes every time."""
 
 from __future__ import annotations
 

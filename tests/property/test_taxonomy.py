@@ -1,4 +1,4 @@
-"""What must hold for every tree, tried on random ones in shuffled order."""
+"""Properties of every tree, tested on random trees in shuffled order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hgclr.taxonomy import Taxonomy
 
 repeatable = settings(derandomize=True, deadline=None, max_examples=40)
-# Anything but half a surrogate pair, including spaces, tabs, line ends and the separator.
+# Anything but an unpaired surrogate, including spaces, tabs, line ends and the separator.
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6).filter(str.strip)
 
 descriptions = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -1,4 +1,4 @@
-"""An object store on this machine: moto's server, which speaks as S3 does."""
+"""An object store on this machine: moto's server with the interface of S3."""
 
 from __future__ import annotations
 

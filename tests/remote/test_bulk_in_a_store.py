@@ -1,4 +1,4 @@
-"""Bulk prediction from a store and into it: the same results as from files, whole or not there, and resumed."""
+"""Bulk prediction from a store and into it: the same results as from files, atomic, and resumable."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_connection_that_breaks_in_the_middle(
 def test_on_ray_a_node_needs_nothing_but_urls(
     model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node that labels has a cache folder of its own, into which it fetches the model."""
+    """The node that labels has another cache folder, to which it downloads the model."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from support.ray_cluster import ray_cluster

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from hgclr.errors import InputError
+from hgclr.inference import HierarchicalClassifier
 from hgclr.serving import server
 from hgclr.serving.monitoring import SHARED_FOLDER
 from hgclr.serving.server import listen, run_workers, worker_app
@@ -225,19 +226,15 @@ def test_workers_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
         until(lambda: not any(map(alive, pids(tmp_path))))
 
 
-def refuse() -> None:
-    raise InputError("there is no such model", path="here")
-
-
 @pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in server.THREADS:
         monkeypatch.setenv(name, "1")
     monkeypatch.setattr("uvicorn.supervisors.multiprocess.SIGNALS", {})  # leave pytest's handlers alone
+    load = partial(HierarchicalClassifier.load, "no/such/model")  # a worker must find the function by its name
+    make = partial(worker_app, load, Settings(), "none", level=30, log_requests=False)
     with listen("127.0.0.1", 0) as listener, pytest.raises(InputError) as error:
-        run_workers(
-            partial(worker_app, refuse, Settings(), "none", level=30, log_requests=False), Settings(), listener, 2
-        )
+        run_workers(make, Settings(), listener, 2)
     assert error.value.remedy
 
 
@@ -260,7 +257,7 @@ def test_cores_are_divided_among_workers_unless_the_environment_sets_threads(mon
                 monkeypatch.delenv(name, raising=False)
             if given is not None:
                 monkeypatch.setenv("OMP_NUM_THREADS", given)
-            run_workers(refuse, Settings(), listener, count)
+            run_workers(lambda: pytest.fail("no worker is started"), Settings(), listener, count)
     assert seen == [["2", "2"], ["1", "1"], ["5", "5"]]
     assert SHARED_FOLDER not in os.environ
 

@@ -91,7 +91,7 @@ def test_merged_split_and_a_changed_id() -> None:
     assert found.split == ((at["j"], (4, 5)),)
     assert ids(found, found.renamed) == [("m", "pop")]
     assert found.sources == ((at["s"], at["p"]), (at["o"],), (at["b"],), (at["m"],), (at["j"],), (at["k"], at["j"]))
-    # Optics was under what became a part of Nature, Biology too: neither has moved.
+    # The parent of Optics and Biology became a part of Nature, so neither has moved.
     assert ids(found, found.kept) == [("o", "o"), ("b", "b")]
 
 
@@ -193,7 +193,7 @@ def test_broken_files_of_changes(tmp_path: Path, text: str, line: int | None) ->
 
 
 def test_children_of_a_renamed_label_follow_it() -> None:
-    """Where ids are paths, one line of the mapping takes a whole branch over."""
+    """If ids are paths, one line of the mapping covers a whole branch."""
     below = [("Area", f"Topic {topic}") for topic in range(3)]
     old, new = (Taxonomy.from_paths([(top, *path) for path in below]) for top in ("Mental", "Cognition"))
     assert not compare(old, new).sources[0]

@@ -1,4 +1,4 @@
-"""Every format read and written; files that hold no tree are refused with file, line and remedy; descriptions."""
+"""Every format read and written; errors with file, line and remedy for files that are not trees; descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The taxonomy: walks against networkx and plain loops, labels found by id, name and path, large and deep trees."""
+"""The taxonomy: traversals against networkx and plain loops, labels by id, name and path, large and deep trees."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ LABELS, DEPTH, SECONDS = 100_000, 1_000, 3.0
 
 @pytest.fixture(scope="module")
 def parents() -> list[int]:
-    """A chain of 1,000 labels; the others hang anywhere below the chain's first ten and each other."""
+    """A chain of 1,000 labels; the others are anywhere below the chain's first ten and each other."""
     chance = random.Random(7)
     parents = [index - 1 for index in range(DEPTH)]
     shallow = list(range(10))

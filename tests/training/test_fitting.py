@@ -107,8 +107,8 @@ def test_the_label_tree_alone(encoder: str, toy_data: Path) -> None:
         (("a text", ["chemistry"]), "document 1: .*'chemistry'"),
         (("a text", []), "document 1: no labels"),
         ((" ", ["law"]), "document 1: "),
-        ({"text": "no labels"}, r"document 1 is \{'text': 'no labels'\}; give a pair"),
-        (7, "document 1 is 7; give a pair"),
+        ({"text": "no labels"}, "document 1 .*no labels.*; give a pair"),
+        (7, "document 1 .*7; give a pair"),
     ],
 )
 def test_a_document_that_cannot_be_used_is_named(row: Any, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hgclr.config import method_settings
+from hgclr.config import PRESETS, method_settings
 from hgclr.errors import InputError
 from hgclr.models import HGCLRConfig
 from hgclr.training import RunConfig
@@ -169,6 +169,24 @@ def test_what_a_run_writes_can_be_read_also_when_it_starts_from_a_model(tmp_path
             run.model.architecture,
             3,
         )
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_but_the_default_trains_hgclr(preset: str) -> None:
+    run = RunConfig.build({"data": {"path": "d"}, "model": {"preset": preset}, "output": "o"})
+    assert run.model.architecture == ("flat" if preset == "default" else "hgclr")
+
+
+def test_the_preset_hgclr_is_the_default_with_another_architecture() -> None:
+    default, hgclr = (
+        RunConfig.build({"data": {"path": "d"}, "model": {"preset": preset}, "output": "o"})
+        for preset in ("default", "hgclr")
+    )
+    assert method_settings("hgclr", {}) == method_settings("default", {})
+    assert hgclr.uses_label_documents is default.uses_label_documents is True
+    assert hgclr.resolved_training == default.resolved_training
+    with pytest.raises(InputError):
+        RunConfig.build({"data": {"path": "d"}, "model": {"preset": "hgclr", "architecture": "flat"}, "output": "o"})
 
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -1,4 +1,4 @@
-"""Bulk prediction: many files in, the same files with labels out, on all cores or on a Ray cluster."""
+"""Bulk prediction of labels for files, on all cores or on a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of bulk prediction: find the inputs, read their rows in chunks, write the rows with their predictions."""
+"""Files of bulk prediction: finding inputs, reading chunks of rows, writing rows with predictions."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 Format = Literal["jsonl", "csv", "tsv", "parquet"]
 Answer = dict[str, Any]
-"""A prediction as ``Prediction.to_json`` returns it, or ``{"error": …}`` for a row without a usable text."""
+"""The output of ``Prediction.to_json``, or ``{"error": …}`` for a row without a usable text."""
 ROWS = 1024
-"""Rows in a chunk: enough for batches of similar length, few enough to be shared out evenly."""
+"""Rows in a chunk: enough for batches of similar length, few enough to balance the workers."""
 SEPARATOR, PATH_SEPARATOR = ";", " > "
 """Separators of labels, and of the names of a path, in a cell of a table; the defaults of data folders."""
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that the name of a file says."""
+    """Return the format of a file, by its name."""
     name = path.name.lower()
     if not name.endswith(SUFFIXES):
-        remedy = f"its name must end in {', '.join(SUFFIXES)}, or choose a format with --format"
+        remedy = f"use a file that ends in {', '.join(SUFFIXES)}, or choose a format with --format"
         raise InputError("unknown format", path=path, remedy=remedy)
     return cast(Format, name.removesuffix(".gz").rpartition(".")[2])
 
 
 def is_pattern(name: str | Path) -> bool:
-    """Tell whether a name is a pattern such as ``part-*.parquet``, and not a file of that very name."""
+    """Return whether a name is a pattern such as ``part-*.parquet``, and not the name of an existing file."""
     return glob.has_magic(str(name)) and kind_of(name) is None
 
 
 def find_inputs(names: Sequence[str | Path]) -> list[Path]:
-    """Return the files that are meant, each once, in the order of the names; within one of them sorted.
+    """Return the input files without repeats, in the order of the names; those of one name are sorted.
 
-    Names are files; folders, which mean the files in them that can be read (not those in folders below); and patterns
-    with ``*``, ``?``, ``[…]`` or ``**``; each of them also as a URL.
+    A name is a file, a folder (all readable files in it, not in subfolders), or a pattern with ``*``, ``?``, ``[…]`` or
+    ``**``; each may be a URL.
     """
     found: list[Path] = []
     for name in names:
@@ -58,7 +58,7 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
             files = find_files(f"{glob.escape(text)}/*" if kind == "folder" else text)
             files = [file for file in files if file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")]
         if not files:
-            raise InputError("no file to label", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
+            raise InputError("no input files", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
         found += files
     return list(dict.fromkeys(map(_absolute, found)))
 
@@ -70,17 +70,17 @@ def _absolute(path: Path) -> Path:
 def pair_with_targets(
     names: Sequence[str | Path], folder: Path, wanted: Format | None = None
 ) -> list[tuple[Path, Path]]:
-    """Return each input with its result: a file of the same name, with another ending for another format.
+    """Return each input with its result file: the same name, with another ending for another format.
 
-    Two results must have different names, no input may be in the folder of results, and that in no folder of inputs.
+    Results must have different names, and inputs and results must be in different folders.
     """
     if kind_of(folder) == "file":
-        raise InputError("not a folder, and results of bulk prediction go to one", path=folder)
+        raise InputError("this is a file, not a folder", path=folder, remedy="choose a folder as --output")
     where, sources = _absolute(folder), find_inputs(names)
     folders = [_absolute(Path(name)) for name in names if kind_of(name) == "folder"]
     if any(map(where.is_relative_to, folders)) or any(source.is_relative_to(where) for source in sources):
-        remedy = "give an --output outside the folders of the inputs"
-        raise InputError("inputs and results would be in one folder", path=folder, remedy=remedy)
+        remedy = "choose an --output outside the input folders"
+        raise InputError("inputs and results would be in the same folder", path=folder, remedy=remedy)
     pairs: dict[Path, Path] = {}
     for source in sources:
         kind, name = format_of(source), source.name
@@ -88,16 +88,16 @@ def pair_with_targets(
             name = f"{name[: name.lower().rindex(f'.{kind}')]}.{wanted}"
         if (target := folder / name) in pairs:
             what = f"{as_written(pairs[target])} and {as_written(source)} would both be written to {as_written(target)}"
-            raise InputError(what, remedy="rename one of them, or label them into different folders")
+            raise InputError(what, remedy="rename one of them, or label them in two runs with different --output")
         pairs[target] = source
     return [(source, target) for target, source in pairs.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a file: their texts, or the reason why there is none, and their cells by column.
+    """Consecutive rows of a file: their texts, or the problems of bad rows, and their cells by column.
 
-    ``first`` is the number of the first row. Of a Parquet file, ``rows`` has the text only, and ``table`` all columns.
+    ``first`` is the number of the first row. For Parquet, ``rows`` has only the text, and ``table`` all columns.
     """
 
     path: Path
@@ -118,7 +118,7 @@ class Chunk:
         return self.rows if self.table is None else cast(list[dict[str, Any]], self.table.to_pylist())
 
     def answers(self, given: Iterable[Answer]) -> list[Answer]:
-        """Return an answer for every row, from those to the usable texts."""
+        """Return an answer for every row, given those for the usable texts."""
         usable = iter(given)
         return [
             next(usable) if isinstance(text, str) else {"error": f"row {text.number}: {text.reason}"}
@@ -127,9 +127,9 @@ class Chunk:
 
 
 def read_chunks(path: Path, text_columns: Sequence[str]) -> Iterator[Chunk]:
-    """Yield all rows of a file in order, in flat memory; the text is in the first of the columns that a row has.
+    """Yield all rows of a file in order, with constant memory; the text is in the first of the columns that a row has.
 
-    A file with an unknown ending has one text per line. Of an empty file there is one empty chunk.
+    A file with an unknown ending has one text per line. An empty file gives one empty chunk.
     """
     required = text_columns if len(text_columns) == 1 else ()
     name = path.name.lower()
@@ -152,7 +152,7 @@ def read_chunks(path: Path, text_columns: Sequence[str]) -> Iterator[Chunk]:
 
 
 def line_rows(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator[Row | BadRow]:
-    """Yield texts, or the lines of a file as bytes, as rows of a table with one column; ``path`` is for messages."""
+    """Yield texts, or the lines of a file as bytes, as rows with one column; ``path`` is for error messages."""
     for number, line in enumerate(lines, 1):
         try:
             yield Row(number, {column: line if isinstance(line, str) else line.decode().rstrip("\r\n")})
@@ -184,7 +184,7 @@ def make_chunk(
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns that tables get beside ``labels`` and ``probabilities``; ``raw`` keeps cells that are formulas."""
+    """Columns added to tables besides ``labels`` and ``probabilities``; ``raw`` keeps cells that are formulas."""
 
     paths: bool = False
     abstained: bool = False
@@ -197,10 +197,10 @@ Write = Callable[[Chunk, list[Answer]], None]
 
 
 def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Columns) -> Labelled:
-    """Write the rows of a file with their answers, and yield them; the file appears, whole, at the end.
+    """Write the rows of a file with their answers, and yield them; the file is written atomically at the end.
 
-    ``target`` is None for standard output. Without a column for errors, a bad row stops. Tables have the columns of the
-    first chunk.
+    ``target`` is None for standard output. Without a column for errors, a bad row raises. Tables have the columns of
+    the first chunk.
     """
     first = next(labelled)
     columns = list(dict.fromkeys(chain.from_iterable(first[0].rows)))
@@ -214,13 +214,13 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
         with ExitStack() as stack:
             path = None if target is None else stack.enter_context(new_file(target))
             if kind == "parquet":
-                assert path is not None  # the command line refuses it for standard output
+                assert path is not None  # the command line rejects it for standard output
                 write = stack.enter_context(_parquet_writer(path, columns, first[0]))
             else:
                 stream: IO[str] = sys.stdout
                 if path is not None and target is not None:
                     raw: Any = stack.enter_context(path.open("wb"))
-                    if target.name.lower().endswith(".gz"):  # without name and time: equal content makes equal files
+                    if target.name.lower().endswith(".gz"):  # without name and time, for reproducible bytes
                         raw = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
                     stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
                 write = _text_writer(stream, kind, columns, own, raw=added.raw)
@@ -228,7 +228,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 if chunk.problems and not added.error:
                     raise chunk.problems[0].error()
                 for name in dict.fromkeys(chain(columns, *chunk.rows)):
-                    what = f"the input has a column {name!r}, which the results would get"
+                    what = f"the input already has a column {name!r}, which bulk prediction adds"
                     if name not in own:
                         if kind == "jsonl" or name in columns:
                             continue
@@ -238,7 +238,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 with _fitting(chunk):
                     write(chunk, answers)
                 yield chunk, answers
-    except BrokenPipeError:  # the reader of standard output wants no more
+    except BrokenPipeError:  # the reader of standard output has stopped
         raise
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=target) from None
@@ -246,7 +246,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
 
 @contextmanager
 def _fitting(chunk: Chunk) -> Iterator[None]:
-    """Report a value that the format of the results cannot hold."""
+    """Report a value that cannot be written in the format of the results."""
     try:
         yield
     except (ArithmeticError, NotImplementedError, RecursionError, TypeError, ValueError) as error:
@@ -255,7 +255,7 @@ def _fitting(chunk: Chunk) -> Iterator[None]:
 
 
 def _json(value: object) -> str:
-    """Return a value as JSON; a lone surrogate, which UTF-8 cannot hold, becomes an escape."""
+    """Return a value as JSON; a lone surrogate, which is not valid in UTF-8, is escaped."""
     return json_text(value, default=str).encode(errors="backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Label many files: leave out the finished ones, label the others on all cores, write one result per file."""
+"""Runs of bulk prediction: skip finished files, label the others on all cores, write one result per file."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from hgclr.provenance import chosen_threads, usable_cores
 from hgclr.remote import delete_file, kind_of, lock_file, new_file, open_file, version_of
 
 RECORD, LOCK = ".hgclr-bulk.json", ".hgclr-bulk.lock"
-"""In the folder of results: the files of which it has results, and a lock that is held while a run writes."""
-AGAIN = "give another folder as --output, or label everything again with --overwrite"
+"""Files in the folder of results: the record of finished inputs, and the lock of a running process."""
+AGAIN = "choose another --output, or label everything again with --overwrite"
 BYTES_PER_WORKER = 2**18
-"""Bytes of input that justify one more worker: some seconds of work, which is what its start takes with torch."""
+"""Bytes of input per worker: some seconds of work, about as long as a worker with torch takes to start."""
 CHUNKS_AHEAD = 3
-"""Chunks per worker that are read ahead, so that none waits for work."""
+"""Chunks read ahead per worker, so that none waits for work."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-"""Of a worker: one thread, and no progress bars beside ours."""
+"""Environment of a worker: one thread, and no other progress bars."""
 Work = Callable[[list[str]], list[Answer]]
 Engine = tuple[Callable[[list[str]], Future[list[Answer]]], int]
-"""A function that answers texts, now or later, and how many chunks to read ahead for it."""
+"""A function that submits texts, and the number of chunks to read ahead."""
 
 
 @dataclass(frozen=True)
 class BulkResult:
-    """The results (paths or URLs) that a run wrote, those of an earlier run that it kept, and counts.
+    """The results (paths or URLs) that a run wrote, those that it kept from an earlier run, and counts of rows.
 
-    ``bad_rows`` have no usable text, ``blank_rows`` an empty or blank one; both have no labels.
+    ``bad_rows`` have no usable text, ``blank_rows`` an empty or blank one; both get no labels.
     """
 
     written: list[str]
@@ -87,10 +87,10 @@ def predict_files(
     overwrite: bool = False,
     progress: Callable[[Path, int], None] | None = None,
 ) -> BulkResult:
-    """Label files: each becomes a file of the same name in a folder, with its rows, its columns and the predictions.
+    """Label files: write each to a file of the same name in a folder, with its rows, its columns and the predictions.
 
-    A result appears whole or not at all. A stopped run continues when it is started again: finished files are kept
-    unless their input has changed. Workers import the program that calls this, so keep the call behind
+    Results are written atomically. A stopped run continues when it is started again: finished files are kept unless
+    their input has changed. Workers import the calling program, so put the call behind
     ``if __name__ == "__main__":``.
 
     Args:
@@ -98,9 +98,9 @@ def predict_files(
         inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.files.find_inputs`.
         output: the folder of results, or its URL.
         text_column: by default ``text``, or the text column that the model was trained on.
-        file_format: of the results; by default each has that of its input.
-        engine: ``local``, or ``ray``, whose nodes must be able to load the model; ``ray_address`` is that of a running
-            cluster, by default Ray is started on this machine.
+        file_format: format of the results; by default that of each input.
+        engine: ``local``, or ``ray``, whose nodes must be able to load the model.
+        ray_address: address of a running cluster; by default Ray is started on this machine.
         workers: by default one per core, or GPU, of the machine or the cluster.
         threshold, rule, paths, abstain_below: see :meth:`hgclr.inference.HierarchicalClassifier.predict`.
         leaf_paths, skip_bad_rows, raw, overwrite: as the options of ``hgclr predict``.
@@ -125,7 +125,7 @@ def predict_files(
             return BulkResult([], kept)
         sources = [source for source, _ in left]
         if engine == "ray":
-            # Nodes of a cluster need not have the copy of the hub or the store in the same place.
+            # Other nodes may not have the cached copy of a hub or store at the same path.
             place = str(found) if Path(model).is_dir() else str(model)
             work = partial(answer_in_worker, place, None, changes)
             on_gpu = not is_onnx(found)
@@ -150,14 +150,14 @@ def predict_files(
 
 
 def _unchanged(labelled: Labelled, source: Path, version: tuple[int, str | None]) -> Labelled:
-    """Yield the labelled rows of a file, and refuse them if the file has changed meanwhile."""
+    """Yield the labelled rows of a file, and raise at the end if the file has changed meanwhile."""
     yield from labelled
     if version_of(source) != version:
         raise InputError("changed while it was being labelled", path=source, remedy="start the run again")
 
 
 def text_columns_of(model: Path, chosen: str | None) -> list[str]:
-    """Return the columns in which texts are looked for: the chosen one, or ``text`` and the one of the training."""
+    """Return the columns to search for texts: the chosen one, or ``text`` and the model's text column in training."""
     trained = trained_text_column(model)
     return [chosen] if chosen is not None else list(dict.fromkeys(["text", trained or "text"]))
 
@@ -172,7 +172,7 @@ def label_files(
             try:
                 for chunk in read_chunks(path, text_columns):
                     yield chunk, submit(chunk.usable_texts)
-            except InputError as error:  # raised when it is this file's turn
+            except InputError as error:  # raised when this file is written
                 failed: Future[list[Answer]] = Future()
                 failed.set_exception(error)
                 yield Chunk(path), failed
@@ -188,7 +188,7 @@ def label_files(
 
 
 def default_workers(classifier: HierarchicalClassifier, size: int) -> int:
-    """Return the number of processes for ``size`` bytes of input; an accelerator is shared badly."""
+    """Return the number of processes for ``size`` bytes of input; one if the model is on an accelerator."""
     device = getattr(classifier.backend, "device", None)
     if device is not None and device.type != "cpu":
         return 1
@@ -197,7 +197,7 @@ def default_workers(classifier: HierarchicalClassifier, size: int) -> int:
 
 @contextmanager
 def in_process(work: Work) -> Iterator[Engine]:
-    """Label in this process, with all the threads that the model's backend takes."""
+    """Label in this process, with all threads of the model's backend."""
 
     def submit(texts: list[str]) -> Future[list[Answer]]:
         future: Future[list[Answer]] = Future()
@@ -209,14 +209,14 @@ def in_process(work: Work) -> Iterator[Engine]:
 
 @contextmanager
 def in_processes(work: Work, workers: int) -> Iterator[Engine]:
-    """Label in worker processes of one thread each, which are faster than one process with as many threads."""
-    # Forking a process that has threads, as torch and onnxruntime start them, may leave its child waiting for a lock.
+    """Label in worker processes of one thread each, which is faster than one process with as many threads."""
+    # A fork of a process with threads, such as those of torch and onnxruntime, may deadlock.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
     try:
         yield lambda texts: pool.submit(work, texts), CHUNKS_AHEAD * workers
     except BrokenProcessPool as error:
-        remedy = f"take fewer than {workers} --workers if memory was short (finished files are kept)"
+        remedy = f"use fewer than {workers} --workers if memory was short (finished files are kept)"
         raise HGCLRError(f"a worker process was killed; {remedy}") from error
     finally:
         pool.shutdown(cancel_futures=True)
@@ -232,17 +232,17 @@ def _start_worker() -> None:
         parent.join()
         os._exit(1)
 
-    threading.Thread(target=leave, daemon=True).start()  # ends this process also if its parent is killed
+    threading.Thread(target=leave, daemon=True).start()  # end this process if its parent is killed
 
 
 def answer(classifier: HierarchicalClassifier, changes: Mapping[str, Any], texts: Sequence[str]) -> list[Answer]:
-    """Return the answers to texts; ``changes`` are arguments of ``Decisions.changed``."""
+    """Return the answers for texts; ``changes`` are arguments of ``Decisions.changed``."""
     decisions = classifier.decisions.changed(**changes)
     return [prediction.to_json() for prediction in classifier.stream(texts, decisions)]
 
 
 def answer_in_worker(model: str, device: str | None, changes: Mapping[str, Any], texts: list[str]) -> list[Answer]:
-    """Return the answers to texts in a worker process or on a node of a cluster, which loads the model once."""
+    """Return the answers for texts in a worker process or on a node of a cluster, which loads the model once."""
     return answer(_loaded(model, device), changes, texts)
 
 
@@ -252,9 +252,9 @@ def _loaded(model: str, device: str | None) -> HierarchicalClassifier:
 
 
 class RunRecord:
-    """The results of a folder, each with the version of its input, which is noted before the result is written.
+    """The record of results in a folder, each with the version of its input, recorded before the result is written.
 
-    ``settings`` are all choices that the results depend on, as plain values; ``overwrite`` forgets an earlier run.
+    ``settings`` are all values that affect the results; ``overwrite`` discards the record of an earlier run.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -270,21 +270,21 @@ class RunRecord:
             other = [name for name, value in self._settings.items() if earlier["settings"].get(name) != value]
             self._results = dict(earlier["results"])
         except (AttributeError, KeyError, OSError, RecursionError, TypeError, ValueError) as error:
-            raise InputError(f"the record of the run is broken: {error}", path=self.path, remedy=AGAIN) from None
+            raise InputError(f"the record of the run cannot be read: {error}", path=self.path, remedy=AGAIN) from None
         if other:
-            what = f"the results in this folder were made with another choice of {' and '.join(other)}"
+            what = f"the results in this folder were made with a different value of {' and '.join(other)}"
             raise InputError(what, path=folder, remedy=AGAIN)
 
     def is_finished(self, target: Path, version: tuple[int, str | None]) -> bool:
-        """Tell whether a result exists and its input has not changed since; refuse files of others in its place."""
+        """Return whether a result exists and its input has not changed; raise if the file is from elsewhere."""
         if kind_of(target) is None:
             return False
         if target.name not in self._results and not self._overwrite:
-            raise InputError("exists already, and is no result of this run", path=target, remedy=AGAIN)
+            raise InputError("the file exists and is not a result of this run", path=target, remedy=AGAIN)
         return self._results.get(target.name) == list(version)
 
     def begin(self, target: Path, version: tuple[int, str | None]) -> None:
-        """Note that a result will be written; before that, delete the old one and what a killed attempt has left."""
+        """Delete an old result and leftovers of a killed attempt, then record that the result will be written."""
         delete_file(target)
         if url_of(target) is None:
             for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):

@@ -199,7 +199,13 @@ def explain(
     labels: Annotated[
         list[str] | None, option("Label to explain, an id or a path; default: those predicted.", "--label")
     ] = None,
-    keep: Annotated[float, option("Share of the words that are tested alone.")] = 0.3,
+    keep: Annotated[
+        float | None,
+        option("Share of the words to test alone (default 0.3), or of the tokens in the positive sample."),
+    ] = None,
+    positive: Annotated[
+        bool, option("Show the tokens that HGCLR keeps in training instead; see above.", "--positive-sample")
+    ] = False,
     html: Annotated[Path | None, file("Write an HTML page to this file; '-': to standard output.")] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -209,13 +215,21 @@ def explain(
     parts of the label's logit. **occlusion**: leave each word out; works with any model. **auto**: integrated, or
     occlusion for ONNX.
 
+    **--positive-sample** shows instead which tokens of the text HGCLR would keep for its labels in training, from the
+    training-model beside the model: one draw, and how often many draws keep each word.
+
     Example: **hgclr explain runs/first/model "type 2 diabetes with damage to the retina" --html why.html**
+
+    Example: **hgclr explain runs/first/model "a text" --positive-sample --label Physics**
     """
     from hgclr.bulk.files import line_rows, make_chunk
-    from hgclr.cli.tables import print_explanations
+    from hgclr.cli.tables import print_explanations, print_positive_samples
     from hgclr.data.readers import byte_lines, limited_lines
     from hgclr.evaluation.explanation import explanation_page, read_text
+    from hgclr.evaluation.positive_samples import keep_rule, load_label_side, positive_sample, positive_sample_page
 
+    if positive and method != "auto":
+        raise InputError("--method is for the words that carry labels", remedy="leave it out with --positive-sample")
     if bool(texts) == (source is not None):
         given = "both as arguments and by --input" if texts else "neither as arguments nor by --input"
         raise InputError(f"texts are given {given}", remedy="give one of them")
@@ -235,18 +249,27 @@ def explain(
             read_text(classifier, text)
         except InputError as error:
             raise InputError(error.what, path=source, line=line, remedy=error.remedy) from None
-    with standard_error().status("reading the text with some of its words …"):
-        explanations = [
-            classifier.explain(text, method=method, labels=labels or None, keep=keep, decisions=decisions)
-            for text, _ in chosen
-        ]
-    if str(html) != "-":
-        print_explanations(explanations, results(json_file))
+    content: dict[str, Any] = {"model": model}
+    options: dict[str, Any] = {"labels": labels or None, "decisions": decisions}
+    console = results(json_file) if str(html) != "-" else Console(quiet=True)
+    if positive:
+        network = load_label_side(find_folder(model), keep)
+        rule = keep_rule(network.config)
+        samples = [positive_sample(classifier, network, text, **options) for text, _ in chosen]
+        page = partial(positive_sample_page, samples, model=model, rule=rule)
+        print_positive_samples(samples, rule, console)
+        content |= {"rule": rule, "positive_samples": [sample.to_json() for sample in samples]}
+    else:
+        with standard_error().status("reading the text with some of its words …"):
+            options |= {"method": method, "keep": 0.3 if keep is None else keep}
+            explanations = [classifier.explain(text, **options) for text, _ in chosen]
+        page = partial(explanation_page, explanations, model=model)
+        print_explanations(explanations, console)
+        content["explanations"] = [explanation.to_json() for explanation in explanations]
     if html is not None:
-        page = explanation_page(explanations, model=model)
         if str(html) == "-":
-            sys.stdout.write(page)
+            sys.stdout.write(page())
         else:
-            write_files(html.parent, {html.name: page.encode()})
+            write_files(html.parent, {html.name: page().encode()})
             standard_error().say(f"written: {html}")
-    write_result(json_file, {"model": model, "explanations": [explanation.to_json() for explanation in explanations]})
+    write_result(json_file, content)

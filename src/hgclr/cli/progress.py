@@ -1,4 +1,4 @@
-"""Show a training run: the plan, a bar with the time left, and one line of scores per epoch."""
+"""Show a training run: the plan, a bar with the time left, and the scores and loss terms of each epoch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TrainingProgress(TrainerCallback):
             self._bar.update(self._steps, completed=state.global_step)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Remember the loss for the line of this epoch."""
+        """Remember the loss and its terms for the lines of this epoch."""
         if "loss" in kwargs["logs"]:
             self._last = kwargs["logs"]
 
@@ -90,17 +90,21 @@ class TrainingProgress(TrainerCallback):
         self._bar.advance(self._scoring)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Print the scores of this epoch."""
+        """Print the scores of this epoch, and the terms of a loss that has several."""
         if self._scoring is not None:
             self._bar.remove_task(self._scoring)
             self._scoring = None
         metrics = kwargs["metrics"]
         micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
-        kept = f"  kept {self._last['kept']:.0%}" if "kept" in self._last else ""
         self.console.print(
             f"{self.title}  epoch {state.epoch or 0:>2.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
-            f"  [dim]loss {self._last.get('loss', 0):.3g}{kept}[/]"
+            f"  [dim]loss {self._last.get('loss', 0):.3g}[/]"
         )
+        terms = {name.removeprefix("loss_"): value for name, value in self._last.items() if name.startswith("loss_")}
+        if len(terms) > 1:
+            listed = ", ".join(f"{name.replace('original', 'text')} {value:.3g}" for name, value in terms.items())
+            kept = f"; tokens kept {self._last['kept']:.0%}" if "kept" in self._last else ""
+            self.console.say(f"  loss: {listed}{kept}", "dim")
 
 
 def fold_progress(folds: int) -> Callable[[int], AbstractContextManager[FoldWatch]]:

@@ -7,6 +7,7 @@ from dataclasses import astuple
 from typing import Any
 
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -16,6 +17,7 @@ from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit import Audit
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
 from hgclr.evaluation.explanation import METHODS, Explanation, counted
+from hgclr.evaluation.positive_samples import PositiveSample
 from hgclr.files import HARMLESS
 from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.presentation import excerpt
@@ -108,7 +110,9 @@ def print_audit(found: Audit, console: Console) -> None:
     share = 100 * found.contradicted / found.documents
     by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
     summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
-    console.say(f"{summary}: {by_kind}" if by_kind else summary)
+    console.say(summary)
+    if by_kind:
+        console.say(by_kind)
     if not found.findings:
         return
     rows: list[list[str | Text]] = []
@@ -206,3 +210,36 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
             for one in labels:
                 say(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})")
         console.print()
+
+
+def print_positive_samples(samples: Iterable[PositiveSample], rule: str, console: Console) -> None:
+    """Print each text with the tokens that one draw keeps marked, and the words that most and fewest draws keep."""
+    marked = console.color_system is not None
+    console.say(f"positive samples keep {rule}\n", "dim")
+    for sample in samples:
+        text = Text()
+        for part, kept in sample.parts():
+            text.append(part if marked or not kept else f"[{part}]", "bold underline" if kept else "dim")
+        console.print(text.append(" …" if sample.unread else ""))
+        rows = [("labels", path) for path in sample.paths]
+        if sample.unread:
+            rows.append(("not read", f"the last {counted(sample.unread, 'word')}; the model reads no further"))
+        if sample.whole:
+            rows.append(("one draw", "keeps the whole text; --keep 0.5 shows the half that its labels choose"))
+        else:
+            count = f"{sample.kept[0].sum()} of {counted(len(sample.spans), 'token')}"
+            rows.append(("one draw", f"keeps {count}: {'underlined' if marked else 'in brackets'}"))
+            words = [sample.text[word.start : word.stop] for word in sample.words]
+            order = sorted(zip(sample.shares, words, strict=True), key=lambda pair: -pair[0])
+            listed = [f"{word} {share:.0%}" for share, word in order if any(map(str.isalnum, word))]
+            rows += [("most often", "   ".join(listed[:5])), ("least often", "   ".join(listed[:-6:-1]))]
+            rows.append(
+                (
+                    "agreement",
+                    f"{sample.agreement:z.2f} of {len(sample.kept)} draws: 0 is chance, 1 always the same tokens",
+                )
+            )
+        grid = Table.grid(padding=(0, 2))
+        for name, value in rows:
+            grid.add_row(name, Text(value))
+        console.print(Padding(grid, (0, 0, 1, 2)))

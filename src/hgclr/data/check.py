@@ -1,4 +1,4 @@
-"""Read every row of a data folder: describe it in numbers, and find what is wrong with it."""
+"""Statistics and checks of a data folder; both read every row."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from hgclr.presentation import excerpt
 from hgclr.taxonomy import Taxonomy
 
 FIRST = 10
-"""Bad rows of a split, and conflicting texts of a folder, that are kept to be shown."""
+"""Maximum number of bad rows of a split, and of conflicting texts of a folder, that are listed."""
 SHORT, LONG = 3, 512
-"""Words: a text with fewer says hardly anything, of one with more most encoders read only a part."""
+"""Words: a shorter text carries little information, a longer one is truncated by most encoders."""
 LABELS, BRANCHES = 10, 5
-"""Most labels and branches, the largest first, that a finding names."""
+"""Maximum number of labels and of branches, largest first, in a finding."""
 EXCERPT = 60
-"""Characters of a text that are shown."""
+"""Maximum characters of a text that is shown."""
 
 
 class Histogram(Counter[int]):
-    """How often each whole number was seen; memory grows with different numbers, not with values.
+    """Counts of integers; memory grows with the distinct values only.
 
     Example:
         >>> Histogram([1, 2, 2, 9]).quantile(0.5)
@@ -49,12 +49,12 @@ class Histogram(Counter[int]):
         return max(self, default=0)
 
     def quantile(self, share: float) -> float:
-        """Return the value below which a share of all values lies, as NumPy does; 0 if nothing was counted."""
+        """Return the quantile at ``share``, interpolated as in NumPy; 0 if nothing was counted."""
         if not self:
             return 0.0
         values = sorted(self)
         seen = np.cumsum([self[value] for value in values])
-        place = share * (self.total() - 1)  # counted from 0; between two neighbours it is interpolated
+        place = share * (self.total() - 1)  # interpolate if this is not an integer
         low, high = (values[np.searchsorted(seen, where, side="right")] for where in (floor(place), ceil(place)))
         return low + (high - low) * (place - floor(place))
 
@@ -73,14 +73,14 @@ class SplitSurvey:
 
     Args:
         path: its file or folder.
-        label_counts: (K,) documents by label.
-        labels: of each document, how many labels it has, ancestors counted.
-        paths: of each document, how many of its labels have none of the others below them.
-        depths: of each document, the depth of its deepest label.
-        words: of each text, the words between white space.
-        above_leaf: documents with a path that ends in a label with children.
-        bad_rows, first_bad_rows: rows that cannot be used: how many, and the first of them.
-        text_hashes, label_hashes: of each document, in order.
+        label_counts: (K,) documents of each label.
+        labels: labels per document, ancestors included.
+        paths: paths per document: its labels without a child among its labels.
+        depths: depth of the deepest label of each document.
+        words: words per text, separated by white space.
+        above_leaf: number of documents with a path that ends at a label with children.
+        bad_rows, first_bad_rows: number of unusable rows, and the first of them.
+        text_hashes, label_hashes: one of each per document, in order.
     """
 
     path: Path
@@ -101,20 +101,20 @@ class SplitSurvey:
 
     @property
     def labels_used(self) -> int:
-        """How many labels of the tree occur."""
+        """The number of labels that occur."""
         return int(np.count_nonzero(self.label_counts))
 
     @property
     def repeated_texts(self) -> int:
-        """Documents whose text an earlier document of the split has."""
+        """The number of documents whose text occurs earlier in the split."""
         return self.documents - len(np.unique(self.text_hashes))
 
 
 class LevelStatistics(NamedTuple):
     """One level of the tree, counted from 1 at the top.
 
-    Labels are ``used`` by a document of any split. The last three are training documents of its most frequent label,
-    of the median and of its rarest.
+    Labels are ``used`` if a document of any split has them. ``largest``, ``median`` and ``smallest`` are training
+    documents per label.
     """
 
     level: int
@@ -128,9 +128,9 @@ class LevelStatistics(NamedTuple):
 
 
 class Frequency(NamedTuple):
-    """The documents of the most frequent label, the median, and those of the rarest that has any; and rare labels.
+    """Documents per label: the largest, median and smallest positive number; and the number of rare labels.
 
-    Labels without a document, the ``unused``, are among those ``below_5`` and ``below_10``.
+    ``below_5`` and ``below_10`` include the ``unused`` labels, which have no document.
     """
 
     largest: int
@@ -142,7 +142,7 @@ class Frequency(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A label, given by its id and its path of names, and how many labels its branch has, itself included."""
+    """A label, by id and path of names, and the number of labels in its branch, itself included."""
 
     top: str
     path: str
@@ -150,7 +150,7 @@ class Branch(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A text, as it is first written, that has different labels in two documents, and the splits of these."""
+    """A text with different labels in two documents, as written in the first, and the splits of both."""
 
     text: str
     splits: tuple[str, str]
@@ -164,9 +164,9 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Statistics:
-    """A data folder in numbers, computed from the counts of its splits.
+    """Statistics of a data folder, computed from the counts of its splits.
 
-    Conflicts are texts that have different labels in different documents: how many, and the first of them.
+    Conflicting texts have different labels in different documents; ``first_conflicts`` lists the first of them.
     """
 
     taxonomy: Taxonomy
@@ -189,38 +189,38 @@ class Statistics:
 
     @property
     def labels_per_document(self) -> float:
-        """The paper's Avg(|y|): the mean number of labels of a document, ancestors counted, over all splits."""
+        """The paper's Avg(|y|): the mean number of labels per document, ancestors included, over all splits."""
         return self.together("labels").mean
 
     @property
     def above_leaf(self) -> int:
-        """The documents with a path that ends in a label with children."""
+        """The number of documents with a path that ends at a label with children."""
         return sum(split.above_leaf for split in self.splits.values())
 
     @property
     def reference(self) -> Literal["train", "all splits"]:
-        """Where label frequencies are counted: in train, if there is one."""
+        """The split where label frequencies are counted: train, if there is one."""
         return "train" if "train" in self.splits else "all splits"
 
     @property
     def training_counts(self) -> NDArray[np.int64]:
-        """(K,) documents by label in the reference."""
+        """(K,) documents of each label in the reference."""
         return self.splits["train"].label_counts if self.reference == "train" else self.all_counts
 
     @property
     def all_counts(self) -> NDArray[np.int64]:
-        """(K,) documents by label in all splits."""
+        """(K,) documents of each label in all splits."""
         counts: NDArray[np.int64] = np.sum([split.label_counts for split in self.splits.values()], axis=0)
         return counts
 
     @property
     def children(self) -> Histogram:
-        """Of each label with children, how many it has."""
+        """The number of children of each label that has any."""
         inner = self.taxonomy.parents[self.taxonomy.parents >= 0]
         return Histogram(np.unique_counts(inner).counts.tolist())
 
     def together(self, name: Literal["labels", "paths", "depths", "words"]) -> Histogram:
-        """Return one of the histograms of `SplitSurvey` over all splits."""
+        """Return a histogram of `SplitSurvey` summed over all splits."""
         total = Histogram()
         for split in self.splits.values():
             total.update(getattr(split, name))
@@ -237,7 +237,7 @@ class Statistics:
                 labels=len(labels),
                 leaves=int(np.count_nonzero(leaf[labels])),
                 used=int(np.count_nonzero(used[labels])),
-                documents=depths.above(number - 1),  # a label brings its ancestors, so that no level is left out
+                documents=depths.above(number - 1),  # ancestors are included: no level is skipped
                 largest=int(counts[labels].max()),
                 median=float(np.median(counts[labels])),
                 smallest=int(counts[labels].min()),
@@ -246,7 +246,7 @@ class Statistics:
         ]
 
     def frequency(self) -> Frequency:
-        """Return how often labels occur in the reference."""
+        """Return the label frequencies in the reference."""
         counts = self.training_counts
         return Frequency(
             largest=int(counts.max()),
@@ -258,17 +258,17 @@ class Statistics:
         )
 
     def unused_branches(self) -> list[Branch]:
-        """Return the largest branches that no document of any split has, in the order of a walk through the tree."""
+        """Return the largest branches without a document in any split, in depth-first order."""
         taxonomy = self.taxonomy
         unused = np.append(self.all_counts == 0, False)  # the last entry, at -1, is the virtual root
-        tops = unused[:-1] & ~unused[taxonomy.parents]  # a label brings its ancestors: below an unused one none is used
+        tops = unused[:-1] & ~unused[taxonomy.parents]  # documents include ancestors: all labels below are unused
         return [
             Branch(taxonomy.ids[top], taxonomy.path_name(top), int(taxonomy.branch_sizes[top]))
             for top in taxonomy.walk[tops[taxonomy.walk]].tolist()
         ]
 
     def label_problems(self) -> dict[str, list[str]]:
-        """Return the ids of labels that no document of train has, those of them in other splits, and those on all."""
+        """Return ids of labels: ``unused`` in train, ``unseen`` in train but used elsewhere, ``constant`` in train."""
         if "train" not in self.splits:
             return {"unused": [], "unseen": [], "constant": []}
         counts, documents = self.training_counts, self.splits["train"].documents
@@ -289,7 +289,7 @@ class Statistics:
         return {pair: count for pair, count in counts.items() if count}
 
     def to_json(self) -> dict[str, Any]:
-        """Return all statistics, what may be wrong, and how often each label occurs, as values for a JSON file."""
+        """Return all statistics, problems and label frequencies as plain values for a JSON file."""
         taxonomy = self.taxonomy
         counts = {name: split.label_counts.tolist() for name, split in self.splits.items()}
         return {
@@ -345,10 +345,7 @@ class Statistics:
 def check(
     folder: DataFolder, *, bad_rows: Path | None = None, progress: Callable[[int], None] | None = None
 ) -> Statistics:
-    """Read every row of every split; bad rows are counted, and recorded in ``bad_rows``, never raised.
-
-    Two texts are the same if they differ in nothing but case, white space and the composition of characters.
-    """
+    """Return statistics and conflicts of all splits; bad rows are counted and recorded in ``bad_rows``, not raised."""
     with BadRowLog(bad_rows) as log:
         splits = {name: survey_split(folder, name, bad_row=log.add, progress=progress) for name in folder.splits}
     conflicts = conflicting_texts(splits.values())
@@ -357,7 +354,7 @@ def check(
 
 
 def describe(folder: DataFolder, *, progress: Callable[[int], None] | None = None) -> Statistics:
-    """Read every document of every split and count; stop at a bad row, unless the folder may skip it.
+    """Return statistics of all splits, without conflicts; raise at a bad row unless the folder skips them.
 
     ``progress`` is called with 1 for each row.
     """
@@ -383,10 +380,10 @@ def survey_split(
     bad_row: Callable[[BadRow], None],
     progress: Callable[[int], None] | None = None,
 ) -> SplitSurvey:
-    """Read every row of a split and count."""
+    """Return the counts of one split."""
     taxonomy = folder.taxonomy
     result = SplitSurvey(folder.split_path(split), np.zeros(len(taxonomy), dtype=np.int64))
-    depths: list[int] = taxonomy.depths.tolist()  # a plain list: one number at a time is faster on it
+    depths: list[int] = taxonomy.depths.tolist()  # indexing a list is faster than indexing an array
     for item in folder.scan(split):
         if progress is not None:
             progress(1)
@@ -409,7 +406,7 @@ def survey_split(
 
 
 def conflicting_texts(splits: Iterable[SplitSurvey]) -> NDArray[np.uint64]:
-    """Return the hashes of the texts that have different labels in the folder, be it in one split or in two."""
+    """Return the hashes of texts with different labels, within or across splits."""
     texts = np.concatenate([np.frombuffer(split.text_hashes, dtype=np.uint64) for split in splits])
     labels = np.concatenate([np.frombuffer(split.label_hashes, dtype=np.int64) for split in splits])
     order = np.lexsort((labels, texts))
@@ -421,11 +418,11 @@ def conflicting_texts(splits: Iterable[SplitSurvey]) -> NDArray[np.uint64]:
 def first_conflicts(
     folder: DataFolder, splits: Mapping[str, SplitSurvey], hashes: NDArray[np.uint64]
 ) -> list[Conflict]:
-    """Return the first of the conflicting texts, each with two documents that have it.
+    """Return the first conflicting texts, each with two documents.
 
-    The texts themselves were not kept: the splits are read again, no further than need be.
+    The surveys hold only hashes, so the splits are read again as far as necessary.
     """
-    places: dict[int, dict[int, tuple[str, int]]] = {}  # by text and label set: a document's split and place in it
+    places: dict[int, dict[int, tuple[str, int]]] = {}  # text -> label set -> split and position of a document
     for name, split in splits.items():
         for place in np.flatnonzero(np.isin(np.frombuffer(split.text_hashes, dtype=np.uint64), hashes)).tolist():
             text = split.text_hashes[place]
@@ -452,14 +449,14 @@ def first_conflicts(
 
 
 class DataFinding(NamedTuple):
-    """Something to know about the data: a warning is most likely a mistake, a note may well be intended."""
+    """A finding about the data: a warning is probably a mistake, a note may be intended."""
 
     kind: Literal["warning", "note"]
     text: str
 
 
 def findings(statistics: Statistics) -> list[DataFinding]:
-    """Return warnings and notes, most important first, apart from bad rows and empty splits."""
+    """Return warnings and notes, most important first, without bad rows and empty splits."""
 
     def counted(count: int, one: str, several: str) -> str:
         return f"{count:,} {one if count == 1 else several}"

@@ -1,4 +1,4 @@
-"""A data folder: documents in up to three splits, and their label tree; read, and written whole or not at all."""
+"""Reading and writing of data folders: documents in up to three splits, and their label tree."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hgclr.taxonomy import Taxonomy
 
 SPLITS = ("train", "dev", "test")
 SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
-"""The splits, each with the file names that mean it."""
+"""The file names of each split."""
 TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS = "taxonomy.json", "corpus.json", "left-out.jsonl", "contradictions.jsonl"
 FILES = {TAXONOMY, RECORD, LEFT_OUT, CONTRADICTIONS, *(f"{split}.jsonl.gz" for split in SPLITS)}
 """The files of a data folder that hgclr writes."""
 Progress = Callable[[int, int | None], None]
-"""Called with the rows done so far and, where it is known, their total."""
+"""Called with the number of rows done and, if known, of all rows."""
 Item = TypeVar("Item")
 STEP = 1000
 """Rows between two reports of progress."""
@@ -41,14 +41,14 @@ class Document:
 
 @dataclass(frozen=True)
 class RowForm:
-    """How the rows of a data folder are read; a folder that was imported or split remembers it in ``corpus.json``.
+    """How the rows of a data folder are read; ``corpus.json`` records it in folders that hgclr imported or split.
 
     Args:
         text_column: the column with the text.
         label_column: the column with the labels: a list of strings, or one string.
-        label_separator: separates labels where they are one string, as in CSV.
-        path_separator: separates the names of a label given as a path.
-        add_ancestors: add the ancestors of every label; without it, a label without its parent is an error.
+        label_separator: the string between labels in one string, as in CSV.
+        path_separator: the string between the names of a path.
+        add_ancestors: add the ancestors of every label; otherwise a label without its parent is an error.
     """
 
     text_column: str = "text"
@@ -59,9 +59,9 @@ class RowForm:
 
 
 class LabelReader:
-    """Read label cells: lists of labels, or one string with labels between separators.
+    """Reader of label cells: a list of labels, or one string of separated labels.
 
-    Each label is an id, an unambiguous name, or a path of names; a path means its last label and all above it.
+    Each label is an id, an unambiguous name, or a path of names, which includes the ancestors.
     """
 
     def __init__(self, taxonomy: Taxonomy, form: RowForm) -> None:
@@ -105,7 +105,7 @@ class LabelReader:
         if cell is None or cell == []:
             raise RowProblem("no labels", "give the row at least one label")
         if not isinstance(cell, list):
-            raise RowProblem(f"wrong type: the labels are {cell!r}, neither a list nor a string")
+            raise RowProblem(f"wrong type: the labels are {cell!r}, not a list or a string")
         for label in cell:
             if not isinstance(label, str):
                 raise RowProblem(f"wrong type: the label {label!r} is not a string", "write ids and names as strings")
@@ -113,7 +113,7 @@ class LabelReader:
 
 
 def row_form(path: Path | None, **chosen: str | bool | None) -> RowForm:
-    """Return how the rows of a data folder are read: as chosen, else as its record says, else by default."""
+    """Return how the rows of a data folder are read: values given, else those in its record, else defaults."""
     kinds = {field.name: type(field.default) for field in fields(RowForm)}
     form: dict[str, Any] = {
         name: value for name, value in remembered(path, "reading").items() if type(value) is kinds.get(name)
@@ -126,7 +126,7 @@ def row_form(path: Path | None, **chosen: str | bool | None) -> RowForm:
 
 
 def remembered(path: Path | None, *keys: str) -> dict[str, Any]:
-    """Return a part of a folder's record; nothing, if there is none or the file is not a record."""
+    """Return a part of a folder's ``corpus.json``; {} if it is missing or not a record."""
     if path is None:
         return {}
     try:
@@ -148,7 +148,7 @@ def read_documents(
     """Yield documents from memory, such as a list, a generator or a ``datasets.Dataset``; ancestors are added.
 
     Raises:
-        InputError: with the place of the row, if it has no text or no label, or an unknown one.
+        InputError: with the row's position, if it has no text, no label, or an unknown label.
 
     Example:
         >>> tree = Taxonomy(["science", "physics"], [-1, 0])
@@ -167,11 +167,11 @@ def read_documents(
             raise InputError(f"document {place}: {problem.reason}", remedy=problem.remedy) from None
         except (KeyError, TypeError, ValueError):
             remedy = "give a pair (text, labels), or a mapping with these keys"
-            raise InputError(f"document {place} is {row!r:.80}", remedy=remedy) from None
+            raise InputError(f"document {place} is not a text with labels: {row!r:.80}", remedy=remedy) from None
 
 
 class DocumentSet:
-    """Documents in memory, by split, used like a :class:`DataFolder`."""
+    """Documents in memory, by split, with the interface of a :class:`DataFolder`."""
 
     def __init__(self, taxonomy: Taxonomy, splits: Mapping[str, Iterable[DocumentLike]]) -> None:
         self.taxonomy = taxonomy
@@ -182,7 +182,7 @@ class DocumentSet:
 
 
 def find_data(path: str | Path) -> Path:
-    """Return a data folder; one in an object store is fetched."""
+    """Return the local path of a data folder; a folder in an object store is downloaded."""
     folder = local(path)
     if not folder.is_dir():
         recover_folder(folder)
@@ -192,7 +192,7 @@ def find_data(path: str | Path) -> Path:
 
 
 class DataFolder:
-    """Find and read the splits and the taxonomy of a folder.
+    """The splits and the label tree of a folder.
 
     A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``, ``.csv`` or
     ``.tsv`` file (also with ``.gz``) or a ``.parquet`` file. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
@@ -200,12 +200,12 @@ class DataFolder:
     Args:
         path: the folder, or its URL in an object store.
         taxonomy: the label tree or its file, if it is not the one in the folder.
-        skip_bad_rows: drop bad rows and record them, instead of stopping at the first.
-        needs_documents: refuse a folder with a label tree and no split.
-        **reading: see :class:`RowForm`; by default as the folder's record says.
+        skip_bad_rows: skip and record bad rows instead of raising at the first.
+        needs_documents: raise if the folder has no split.
+        **reading: fields of :class:`RowForm`; by default those in the folder's ``corpus.json``.
 
     Raises:
-        InputError: if there is no such folder, no split or no taxonomy in it, or two files for one of them.
+        InputError: if the folder, its splits or its label tree are missing, or if one of them has two files.
     """
 
     def __init__(
@@ -227,32 +227,32 @@ class DataFolder:
                 what = f"for the split {split!r}"
                 self.splits[split] = only_file(found, self.path, what, "keep one of them in the folder")
         if needs_documents and not self.splits:
-            remedy = f"a split is a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
+            remedy = f"add a file such as train{SUFFIXES[0]} (or {', '.join(SUFFIXES[1:])})"
             raise InputError("no train, dev or test split", path=self.path, remedy=remedy)
         if not isinstance(taxonomy, Taxonomy):
             found = taxonomy_files(self.path) if taxonomy is None else [local(taxonomy)]
             if not found:
                 remedy = "add taxonomy.tsv (or .csv, .json), or name the file with --taxonomy"
-                raise InputError("no taxonomy", path=self.path, remedy=remedy)
-            file = only_file(found, self.path, "for the taxonomy", "keep one of them in the folder")
+                raise InputError("no label tree", path=self.path, remedy=remedy)
+            file = only_file(found, self.path, "for the label tree", "keep one of them in the folder")
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
         self._labels = LabelReader(taxonomy, self.form)
 
     @property
     def source_text_column(self) -> str | None:
-        """The text column of the table that ``hgclr data import`` made the folder from, if it did."""
+        """The text column of the table that the folder was imported from, if it was."""
         column = remembered(self.path, "settings", "columns").get("text")
         return column if isinstance(column, str) else None
 
     def split_path(self, split: str) -> Path:
         """Return the file or folder of a split, which must exist."""
         if split not in self.splits:
-            raise InputError(f"no split {split!r}", path=self.path, remedy=f"it has: {', '.join(self.splits)}")
+            raise InputError(f"no split {split!r}", path=self.path, remedy=f"choose one of {', '.join(self.splits)}")
         return self.splits[split]
 
     def scan(self, split: str) -> Iterator[Document | BadRow]:
-        """Yield every row of a split, as a document or as a bad row."""
+        """Yield every row of a split as a document or a bad row."""
         path = self.split_path(split)
         for row in read_rows(path, (self.form.text_column, self.form.label_column)):
             if isinstance(row, BadRow):
@@ -269,7 +269,7 @@ class DataFolder:
         """Yield the documents of a split in order; record skipped rows as JSON lines in the file ``bad_rows``.
 
         Raises:
-            InputError: at a bad row unless rows may be skipped; if there is no good row; if the file is damaged.
+            InputError: at a bad row unless bad rows are skipped; if there is no good row; if the file is damaged.
         """
         empty = True
         with BadRowLog(bad_rows) as log:
@@ -279,13 +279,13 @@ class DataFolder:
                     yield document
                 except GeneratorExit:
                     log.warn()
-                    return  # the reader wants no more; rows skipped so far are still recorded
+                    return  # the caller stopped early; rows skipped so far are still recorded
         log.warn()
         if empty:
             raise empty_split(self.split_path(split), log.count)
 
     def usable(self, split: str, skipped: Callable[[BadRow], object] | None = None) -> Iterator[Document]:
-        """Yield the documents of a split; stop at a bad row or, if the folder may skip it, hand it to ``skipped``."""
+        """Yield the documents of a split; raise at a bad row or, with ``skip_bad_rows``, pass it to ``skipped``."""
         for item in self.scan(split):
             if isinstance(item, Document):
                 yield item
@@ -298,16 +298,16 @@ class DataFolder:
 def empty_split(path: Path, bad: int) -> InputError:
     """Return the error for a split without a good row."""
     what = f"empty split: all {bad} rows are bad" if bad else "empty split: no rows"
-    return InputError(what, path=path, remedy="a split needs at least one good row")
+    return InputError(what, path=path, remedy="add at least one good row")
 
 
 def taxonomy_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that may hold its label tree; a data folder has one."""
+    """Return the files in a folder that may contain its label tree."""
     return sorted({*folder.glob("taxonomy.*"), *folder.glob("[!.]*.taxonomy")})
 
 
 def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Path:
-    """Return the only file found in a folder; refuse several for one role."""
+    """Return the only file found in a folder; raise if there are several for one role."""
     if len(found) > 1:
         names = " and ".join(path.name for path in found)
         raise InputError(f"several files {role}: {names}", path=folder, remedy=remedy)
@@ -315,19 +315,19 @@ def only_file(found: Sequence[Path], folder: Path, role: str, remedy: str) -> Pa
 
 
 def label_texts(taxonomy: Taxonomy) -> list[str]:
-    """Return each label's name as a text, (K,), without underscores; with its path if several labels have the name.
+    """Return each label's name as a text, (K,), without underscores; its path if several labels share the name.
 
     Example:
         >>> label_texts(Taxonomy(["a", "ao", "l", "lo"], [-1, 0, -1, 2], ["arts", "other", "civil_law", "other"]))
         ['arts', 'arts > other', 'civil law', 'civil law > other']
     """
-    carriers = Counter(taxonomy.names)
-    names = (name if carriers[name] == 1 else taxonomy.path_name(label) for label, name in enumerate(taxonomy.names))
+    counts = Counter(taxonomy.names)
+    names = (name if counts[name] == 1 else taxonomy.path_name(label) for label, name in enumerate(taxonomy.names))
     return [_readable(name) for name in names]
 
 
 def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
-    """Yield label documents: of each label its name, its path and, where there is one, its description.
+    """Yield the label documents: name, path and, if there is one, description of each label.
 
     Example:
         >>> tree = Taxonomy(["science", "physics"], [-1, 0])
@@ -342,13 +342,13 @@ def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
 
 
 def _readable(name: str) -> str:
-    """Write a name such as ``card_declined`` in words."""
+    """Return a name such as ``card_declined`` with spaces for underscores."""
     return " ".join(name.replace("_", " ").split()) or name
 
 
 @dataclass(slots=True)
 class CorpusSummary:
-    """The folder of a corpus, the documents written, by split, and those left out, by reason."""
+    """The folder of a corpus, and the number of documents written, by split, and left out, by reason."""
 
     output: Path
     documents: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
@@ -357,7 +357,7 @@ class CorpusSummary:
 
 @dataclass(slots=True)
 class Readings:
-    """Count rows as they are read and report progress; ``total`` can be set once it is known."""
+    """Counts rows as they are read and reports progress; ``total`` can be set once it is known."""
 
     progress: Progress | None
     done: int = 0
@@ -372,16 +372,16 @@ class Readings:
 
 
 class CorpusWriter:
-    """Write documents one by one, in their order; see `write_corpus`."""
+    """Writes documents one by one, in order; see `write_corpus`."""
 
     def __init__(self, summary: CorpusSummary, streams: Mapping[str, BufferedIOBase]) -> None:
         self.summary = summary
         self.taxonomy: Taxonomy | None = None
-        """Must be set before the block ends."""
+        """Must be set before the block of `write_corpus` ends."""
         self._streams = streams
 
     def add(self, split: str, text: str, labels: Sequence[str], *, id: str | None = None) -> None:  # noqa: A002
-        """Write one document; labels are ids, each with its ancestors, ``id`` is that of the publisher."""
+        """Write one document; labels are ids, ancestors included, ``id`` is the publisher's id."""
         row = {"text": text, "labels": list(labels)}
         self.add_row(split, row if id is None else {"id": id, **row})
 
@@ -391,12 +391,12 @@ class CorpusWriter:
         self.summary.documents[split] += 1
 
     def leave_out(self, reason: str, where: str, detail: str | None = None) -> None:
-        """Record a document that cannot be used; documents are counted by reason, the detail is this one's."""
+        """Record an unusable document; counts are by ``reason``, ``detail`` is specific to the document."""
         self._write(LEFT_OUT, {"where": where, "reason": reason} | ({} if detail is None else {"detail": detail}))
         self.summary.left_out[reason] += 1
 
     def contradict(self, text: str, rows: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Record a text of several rows with different labels: the place of each, and its labels."""
+        """Record a text whose rows have different labels, with the place and the labels of each row."""
         listed = [{"where": where, "labels": list(labels)} for where, labels in rows]
         self._write(CONTRADICTIONS, {"text": text, "rows": listed})
 
@@ -410,25 +410,25 @@ def write_corpus(
 ) -> Iterator[CorpusWriter]:
     """Write a data folder: ``taxonomy.json``, the splits as gzipped JSON lines, and a record, ``corpus.json``.
 
-    ``left-out.jsonl`` has the documents that were left out, with places and reasons. The same input and settings give
-    the same bytes. If the block fails, nothing is left behind and an earlier build stays.
+    ``left-out.jsonl`` lists the documents left out, with places and reasons. The same input and settings give the same
+    bytes. If the block fails, an earlier build stays unchanged and nothing else is written.
 
     Args:
         output: the folder; it may be absent, empty, or an earlier build, which is replaced.
         name: the corpus, as in ``hgclr data prepare NAME``.
         settings: the user's choices.
-        reading: how rows are read, see `hgclr.data.folder.RowForm`, if not by default.
+        reading: fields of `RowForm`, if they are not the defaults.
     """
     output = Path(output)
     if output.exists() and not output.is_dir():
-        raise InputError("this is a file, not a folder", path=output, remedy="name another folder")
+        raise InputError("this is a file, not a folder", path=output, remedy="choose another folder")
     if foreign := sorted(path.name for path in output.glob("*") if path.name not in FILES):
-        what = f"the folder holds other files, such as {foreign[0]!r}, which would be lost"
-        raise InputError(what, path=output, remedy="name a new or empty folder")
+        what = f"the folder contains other files, such as {foreign[0]!r}, which would be deleted"
+        raise InputError(what, path=output, remedy="choose a new or empty folder")
     with atomic_folder(output) as folder:
         summary = CorpusSummary(output)
         with ExitStack() as stack:
-            # No time stamp and no name inside: the same input gives the same bytes.
+            # No time stamp or file name in the gzip header: the same input gives the same bytes.
             streams: dict[str, BufferedIOBase] = {
                 name: stack.enter_context((folder / name).open("wb")) for name in (LEFT_OUT, CONTRADICTIONS)
             }
@@ -439,7 +439,7 @@ def write_corpus(
             yield writer
         if not summary.documents["train"]:
             reasons = ", ".join(f"{count:,} ({reason})" for reason, count in summary.left_out.most_common(3))
-            what = "no document for training was found" + (f"; left out: {reasons}" if reasons else "")
+            what = "no training document was found" + (f"; left out: {reasons}" if reasons else "")
             raise InputError(what, remedy="check --source")
         for split in SPLITS:
             if not summary.documents[split]:
@@ -448,7 +448,7 @@ def write_corpus(
             if not (folder / side).stat().st_size:
                 (folder / side).unlink()
         if writer.taxonomy is None:
-            raise RuntimeError("a corpus needs its taxonomy")
+            raise RuntimeError("the taxonomy of the corpus was not set")
         writer.taxonomy.write(folder / TAXONOMY)
         record = {
             "corpus": name,

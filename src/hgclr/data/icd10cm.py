@@ -1,4 +1,4 @@
-"""Build a data set from ICD-10-CM, the code book of diagnoses, which installs as a Python package."""
+"""Data set from ICD-10-CM, the code book of diagnoses, which is available as a Python package."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from hgclr.taxonomy import Taxonomy
 __all__ = ["build_icd10cm"]
 
 CHAPTERS, BLOCKS, CATEGORIES = 1, 2, 3
-"""The levels of the book that have names; those below are subcategories."""
+"""The named levels of the book; those below are subcategories."""
 CODE_RANGE = re.compile(r"\s*\(([0-9A-Z]{3}(?:-[0-9A-Z]{3})?)\)$")
-"""The bracketed codes at the end of a chapter's or block's description."""
+"""The codes in parentheses at the end of a chapter's or block's description."""
 CITED_CODE = re.compile(r"\b[A-Z][0-9][0-9A-Z]\b")
-"""What looks like a category code, alone or at the start of a longer code."""
+"""A category code, alone or at the start of a longer code."""
 
 
 def build_icd10cm(
     output: str | Path, *, levels: int = BLOCKS, seed: int = 0, progress: Progress | None = None
 ) -> CorpusSummary:
-    """Write ICD-10-CM as a data folder: the wording of a diagnosis in, its place in the book out.
+    """Write ICD-10-CM as a data folder: texts are wordings of diagnoses, labels their places in the book.
 
-    What becomes a text, a label and a split, and what scores on it mean, is in docs/guides/corpora/icd10cm.md. The
-    texts are the same however many levels there are; texts that differ only in case and white space are one document
-    with the labels of all the places where they stand, so that no text is in two splits.
+    docs/guides/corpora/icd10cm.md describes texts, labels, splits and the meaning of scores. The texts are the same
+    for any number of levels. Texts that differ only in case and white space are one document with the labels of all
+    their places, so that no text is in two splits.
 
-    The arguments are the options of ``hgclr data prepare icd10cm``; ``progress`` is called with the number of chapters
-    done and to do.
+    The arguments are the options of ``hgclr data prepare icd10cm``; ``progress`` gets the chapters done and in total.
     """
     require_extra("simple_icd_10_cm", extra="icd10cm", capability="Building the ICD-10-CM data set")
     with write_corpus(output, name="icd10cm", settings={"levels": levels, "seed": seed}) as writer:
         book = _Book(levels)
         book.read(progress)
         if not CHAPTERS <= levels <= book.depth:
-            raise InputError(f"{levels} levels of a book that has {book.depth}", remedy=f"ask for 1 to {book.depth}")
+            raise InputError(f"{levels} levels, but the book has {book.depth}", remedy=f"choose 1 to {book.depth}")
         writer.taxonomy = taxonomy = Taxonomy(book.ids, book.parents, book.names)
         always_train = {*book.first_texts.values(), *(name.casefold() for name in taxonomy.names)}
         for key, (text, labels) in book.texts.items():
@@ -61,13 +60,13 @@ class _Book:
         self.texts: dict[str, tuple[str, set[int]]] = {}
         self.first_texts: dict[int, str] = {}
         self.citing: list[tuple[str, str]] = []
-        """Codes and their texts that are no documents because they spell out their label."""
+        """Codes and texts that are left out because the text cites a code of its block."""
         self.depth = 0
-        """How many levels the book has."""
+        """The number of levels of the book."""
         self._levels = levels
 
     def read(self, progress: Progress | None) -> None:
-        """Gather labels and texts from the package."""
+        """Collect labels and texts from the package."""
         import simple_icd_10_cm as icd
 
         chapters = [code for code in icd.get_all_codes() if icd.is_chapter(code)]
@@ -85,9 +84,9 @@ class _Book:
                 progress(done, len(chapters))
 
     def _read_code(self, icd: Any, code: str, level: int, label: int, block: str, known: set[str]) -> None:
-        """Gather a category or subcategory and all below it.
+        """Collect a category or subcategory and all below it.
 
-        ``label`` is the deepest label above it, ``known`` are the categories of its block, which no text must cite.
+        ``label`` is its deepest ancestor, ``known`` are the categories of its block, which no text must cite.
         """
         self.depth = max(self.depth, level)
         if level <= self._levels and code != block:
@@ -111,7 +110,7 @@ class _Book:
 
 
 def _texts(icd: Any, code: str) -> Iterator[str]:
-    """Yield the description and the inclusion terms of a code, white space made single."""
+    """Yield the description and the inclusion terms of a code, with single spaces."""
     for text in (icd.get_description(code), *icd.get_inclusion_term(code)):
         if words := text.split():
             yield " ".join(words)

@@ -1,4 +1,4 @@
-"""The columns with texts and labels of a user's table, and its separators, given or found."""
+"""The text and label columns of a user's table and its separators, given or detected."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from hgclr.errors import InputError
 from hgclr.taxonomy.tree import NamePath
 
 SURE_SIGNS = ("->", "=>", ">", "→", "»", "::")
-"""Signs that set the names of a path apart and hardly occur within names."""
+"""Path separators that hardly occur within names."""
 SIGNS = (*SURE_SIGNS, "/", "\\", "|")
-"""All signs that are looked for; the others must be in half of the labels, and each name must be on one level."""
+"""All path separators; the others must be in half of the labels, and most names must occur on one level only."""
 LABEL_NAMES = ("labels", "label")
 OTHER_LABEL_NAMES = ("category", "categories", "class", "classes", "path", "paths", "tag", "tags", "topic", "topics")
 NUMBERED = re.compile(r"(.*?)[\s_.-]*(\d+)")
 LONGER = 1.5
-"""How many times as long as those of the next column the values of the text column must be."""
+"""Minimum ratio of mean lengths between the text column and the next candidate."""
 SHARE = 0.9
-"""Of the names of a level, the share that must have one parent only."""
+"""Minimum share of a level's names that have only one parent."""
 DIFFERENT = 0.8
-"""The share of different values above which a column does not hold the labels of a level, and may hold texts."""
+"""Share of distinct values above which a column may be texts and is not a level of labels."""
 AS_DIFFERENT = 0.95
-"""The different values that the text column must have, as a share of those of any other that reads like texts."""
+"""Minimum ratio of distinct values between the text column and any other that reads like texts."""
 WORDS = 1.5
-"""Words that texts have on average, and ids and dates have not."""
+"""Minimum mean words of a text column; ids and dates have fewer."""
 
 
 class Whole(NamedTuple):
-    """A label out of a list, which holds no further labels."""
+    """A label that is a member of a list, so it is not split further."""
 
     text: str
 
 
 Raw = tuple[str | Whole | NamePath, ...]
-"""The labels of a row before they are taken apart: cells, members of lists, and paths whose names stood apart."""
+"""The labels of a row before splitting: cells, members of lists, and paths given as separate names."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Layout:
     Args:
         text: the column with the text.
         labels: the columns with labels.
-        levels: the columns of labels are the levels of one path, from the top down.
-        id: the column with the row's own id.
-        label_separator: what stands between several labels of a cell.
-        path_separator: what stands between the names of a path, without the spaces around it.
+        levels: whether the label columns are the levels of one path, from the top down.
+        id: the column with the row's id.
+        label_separator: the string between several labels of a cell.
+        path_separator: the string between the names of a path, without spaces around it.
         unread: the other columns.
     """
 
@@ -72,14 +72,14 @@ class Layout:
         return (self.text, *self.labels, *([] if self.id is None else [self.id]))
 
     def raw_labels(self, values: Mapping[str, object]) -> Raw:
-        """Return the labels of a row, not yet taken apart; a level must not be empty above one that is not."""
+        """Return the labels of a row before splitting; raise if a level is empty above a filled one."""
         if self.levels:
             names = [_cell(values[column]) for column in self.labels]
             while names and not names[-1]:
                 names.pop()
             if not all(names):
                 above = self.labels[names.index("")]
-                raise RowProblem(f"the level {above!r} is empty, and one below it is not", "fill in all levels above")
+                raise RowProblem(f"the level {above!r} is empty above a filled one", "fill in all upper levels")
             raw: Raw = (tuple(names),) if names else ()
         else:
             raw = tuple(label for column in self.labels for label in _raw(values[column]))
@@ -89,7 +89,7 @@ class Layout:
 
 
 def _raw(value: object) -> Iterator[str | Whole | NamePath]:
-    """Yield what a cell holds: a string, the strings of a list, or paths as lists of names."""
+    """Yield the content of a cell: a string, the strings of a list, or paths as lists of names."""
     if not isinstance(value, list | tuple):
         if text := _cell(value):
             yield text
@@ -107,14 +107,14 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool | dict | list | tuple):
-        raise RowProblem(f"wrong type: the label {value!r:.80} is no text")
+        raise RowProblem(f"wrong type: the label {value!r:.80} is not a string")
     if isinstance(value, float):
         return "" if value != value else str(int(value)) if value.is_integer() else str(value)
     return str(value).strip()
 
 
 def split_labels(raw: Raw, separator: str | None) -> list[str | NamePath]:
-    """Return the labels of a row one by one, each as it is written or as the names on its path."""
+    """Return the separate labels of a row, each as written or as the names on its path."""
     labels: list[str | NamePath] = []
     for part in raw:
         if isinstance(part, Whole):
@@ -127,7 +127,7 @@ def split_labels(raw: Raw, separator: str | None) -> list[str | NamePath]:
 
 
 def split_names(label: str, sign: str | None) -> NamePath:
-    """Return the names on a path, without the spaces around them; a sign before the first or after the last is dropped.
+    """Return the names on a path without spaces around them; leading and trailing signs are dropped.
 
     Example:
         >>> split_names("science>physics", ">") == split_names("science > physics", ">") == ("science", "physics")
@@ -141,36 +141,33 @@ def split_names(label: str, sign: str | None) -> NamePath:
     while names and not names[0]:
         names.pop(0)
     if not names or not all(names):
-        raise RowProblem(f"an empty name in the path {label!r}", f"names are set apart by {sign!r}")
+        raise RowProblem(f"an empty name in the path {label!r}", f"write a name between any two {sign!r}")
     return tuple(names)
 
 
 def find_separators(layout: Layout, cells: Collection[Raw]) -> Layout:
-    """Return the layout with what stands between labels and between names, as far as it was not told.
-
-    The cells are all different labels of rows.
-    """
+    """Return the layout with missing separators detected from all distinct label cells."""
     between = layout.label_separator
     strings = {part for raw in cells for part in raw if isinstance(part, str)}
     if between is None:
-        between = next((sign for sign in (";", "\n") if _holds(strings, sign)), None)
+        between = next((sign for sign in (";", "\n") if _occurs_inside(strings, sign)), None)
     labels = {label for raw in cells for label in split_labels(raw, between) if isinstance(label, str)}
     sign = layout.path_separator
     sign = sign.strip() or sign if sign is not None else next((s for s in SIGNS if _is_path_sign(s, labels)), None)
     if between is None and sign is not None:
-        # A comma is part of many names; between paths it is one if there is a path on both sides of it.
+        # Many names contain a comma; it separates labels only if all of its sides are paths.
         commas = [label.split(",") for label in labels if "," in label]
-        if sign != "|" and _holds(strings, "|"):
+        if sign != "|" and _occurs_inside(strings, "|"):
             between = "|"
         elif commas and all(sign in part for parts in commas for part in parts):
             between = ","
-    elif between is None and _holds(strings, "|"):
+    elif between is None and _occurs_inside(strings, "|"):
         between = "|"
     return replace(layout, label_separator=between, path_separator=sign)
 
 
-def _holds(strings: Iterable[str], sign: str) -> bool:
-    """Return whether a sign stands between others in one of the strings."""
+def _occurs_inside(strings: Iterable[str], sign: str) -> bool:
+    """Return whether a sign occurs inside one of the strings, not only at its ends."""
     return any(sign in string.strip().strip(sign) for string in strings)
 
 
@@ -195,7 +192,7 @@ def _is_path_sign(sign: str, labels: Collection[str]) -> bool:
 
 
 class Column:
-    """A column of some rows, with what is known of its values."""
+    """A column of the sampled rows, with statistics of its values."""
 
     def __init__(self, name: str, rows: Sequence[Mapping[str, object]]) -> None:
         self.name, self.plain = name, name.casefold()
@@ -210,7 +207,7 @@ class Column:
         return several_words and len(self.different) > DIFFERENT * len(self.values)
 
     def recurs(self, share: float) -> bool:
-        """Return whether at most this share of the values are different, and not all of them numbers."""
+        """Return whether at most this share of the values is distinct, and not all are numbers."""
         numbers = (re.fullmatch(r"[-+\d.,e]+", value) for value in self.different)
         return bool(self.values) and len(self.different) <= share * len(self.values) and not all(numbers)
 
@@ -222,11 +219,11 @@ class Column:
 
 
 def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Path) -> Layout:
-    """Return the layout with the columns that were not given, found by some rows."""
+    """Return the layout with missing columns detected from the sampled rows."""
     columns = [Column(name, rows) for name in dict.fromkeys(name for row in rows for name in row)]
     names = [column.name for column in columns]
     if absent := [name for name in layout.columns if name and name not in names]:
-        raise InputError(f"no column {absent[0]!r}", path=path, remedy=f"the columns are {', '.join(map(repr, names))}")
+        raise InputError(f"no column {absent[0]!r}", path=path, remedy=f"choose one of {', '.join(map(repr, names))}")
     if layout.id is None:
         named = next((column.name for column in columns if column.plain == "id"), None)
         layout = replace(layout, id=named if named not in (layout.text, *layout.labels) else None)
@@ -240,9 +237,9 @@ def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Pat
 
 
 def _text_column(columns: Sequence[Column], path: Path, *, labelled: bool) -> str:
-    """Return the column called text, or the one with by far the longest values, of those that read like texts.
+    """Return the column called text or, of those that read like texts, the one with by far the longest values.
 
-    Names of labels may be longer than short texts, but they recur; if all columns do, all are compared.
+    Label names may be longer than short texts but repeat; if the values of all columns repeat, all are compared.
     """
     named = [column for column in columns if column.plain == "text"]
     if len(named) == 1:
@@ -252,11 +249,11 @@ def _text_column(columns: Sequence[Column], path: Path, *, labelled: bool) -> st
     likely = [column for column in columns if column.reads_like_texts]
     longest = sorted(likely or columns, key=lambda column: (-column.mean_length, column.name))
     if not longest or not longest[0].mean_length:
-        raise InputError("no column with texts", path=path, remedy="name it with --text")
+        raise InputError("no text column found", path=path, remedy="name it with --text")
     a_level = bool(likely) and len(longest[0].different) < AS_DIFFERENT * max(len(one.different) for one in longest)
     if len(longest) > 1 and (a_level or longest[0].mean_length < LONGER * longest[1].mean_length):
         shown = ", ".join(f"{one.name!r} ({one.mean_length:.0f} characters on average)" for one in longest[:3])
-        raise InputError(f"several columns may hold the text: {shown}", path=path, remedy="name it with --text")
+        raise InputError(f"several columns may be the text: {shown}", path=path, remedy="name it with --text")
     return longest[0].name
 
 
@@ -278,7 +275,7 @@ def _label_columns(columns: Sequence[Column], path: Path) -> tuple[tuple[str, ..
         if len(candidates) == 1:
             return (candidates[0].name,), False
     shown = f": {', '.join(repr(column.name) for column in repeated or columns)}" if columns else ""
-    what = f"{'several columns may hold' if columns else 'no column is left for'} the labels{shown}"
+    what = f"{'several columns may be' if columns else 'no column is left for'} the labels{shown}"
     remedy = "name the column with --labels, or the levels of the tree with --levels A,B,C"
     raise InputError(what, path=path, remedy=remedy)
 
@@ -296,9 +293,9 @@ def _numbered(columns: Sequence[Column]) -> list[Column]:
 
 
 def _levels(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Return the columns with names that recur, if in their order they are levels, each with more names than the last.
+    """Return the columns with repeated names, if in their order they are levels, each with more names than the last.
 
-    A column such as the channel of a message is no level: names below it are below others as well.
+    A column such as the channel of a message is not a level: the same labels occur in several channels.
     """
     found = [column for column in columns if column.recurs(DIFFERENT)]
     grows = all(len(above.different) < len(below.different) for above, below in pairwise(found))
@@ -306,7 +303,7 @@ def _levels(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def _are_levels(columns: Sequence[Column]) -> bool:
-    """Return whether columns are levels of a tree, where a name has one parent, and not labels side by side."""
+    """Return whether columns are levels of a tree: nearly every name has one parent."""
     parents: defaultdict[tuple[int, str], set[str]] = defaultdict(set)
     for row in zip(*(column.raw for column in columns), strict=True):
         names = [str(cell or "").strip() for cell in row]

@@ -1,7 +1,7 @@
-"""Rows of JSON lines, CSV, TSV (also gzipped), Parquet and Excel, read in flat memory; bad ones with the reason.
+"""Readers of JSON lines, CSV, TSV (also gzipped), Parquet and Excel, with constant memory.
 
-Data folders, imports and bulk prediction all read their rows here. A row that cannot be read, while the next one can,
-is a `BadRow` with its file and line.
+Data folders, imports and bulk prediction read their rows here. An unreadable row that does not affect the next one
+becomes a `BadRow` with its file and line.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ logger = logging.getLogger(__name__)
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 EXCEL = ".xlsx"
 LONGEST_CELL = 2**24
-"""Most characters of a cell. Python's default, 131,072, is less than a long document has; without a limit, a quote that
-is never closed would pull the rest of the file into memory."""
+"""Maximum characters of a cell. Python's default, 131,072, is too short for long documents; without a limit, an
+unclosed quote would read the rest of the file into memory."""
 LONGEST_LINE = 2**26
-"""Most bytes of a line."""
+"""Maximum bytes of a line."""
 LARGEST_WORKBOOK = 2**29
-"""Most bytes that a workbook may unpack to; openpyxl holds all of its texts in memory."""
+"""Maximum unpacked bytes of a workbook; openpyxl holds all of its texts in memory."""
 BATCH = 1024
 """Rows of Parquet in memory at a time."""
 SHOWN = 3
-"""Bad rows that the warning shows; the side file has all of them."""
+"""Maximum number of bad rows in the warning; the side file has all of them."""
 ENCODING = "save the file as UTF-8"
 COLUMN = "name the right column with --text-column or --label-column"
 
@@ -50,7 +50,7 @@ COLUMN = "name the right column with --text-column or --label-column"
 class Row:
     """A row with its cells by column.
 
-    Its number is the line on which it starts in a text file (a table's header is line 1), its place from 1 otherwise.
+    Its number is the line where it starts in a text file (a table's header is line 1), otherwise its position from 1.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be used: the reason, the row as far as it can be read, and a remedy other than skipping it."""
+    """An unusable row: the reason, the row as far as it can be read, and a remedy other than skipping it."""
 
     path: Path
     number: int
@@ -68,20 +68,20 @@ class BadRow:
     remedy: str | None = None
 
     def error(self) -> InputError:
-        """Return the error that stops a reader which must not skip rows."""
+        """Return the error for a reader that does not skip bad rows."""
         remedy = f"{self.remedy or 'correct the row'}; or skip such rows with --skip-bad-rows (skip_bad_rows=True)"
         return InputError(self.reason, path=self.path, line=self.number, remedy=remedy)
 
     def to_json(self) -> str:
-        """Return the row as a line of JSON: ASCII, which holds lone surrogates; ``str`` covers dates and bytes."""
+        """Return the row as a JSON line, in ASCII because it may contain lone surrogates."""
         record = {"file": as_written(self.path), "row": self.number, "reason": self.reason}
         return json.dumps(record | {"content": self.content, "remedy": self.remedy}, default=str)
 
 
 class BadRowLog(ExitStack):
-    """Count bad rows and, with a target, write them as JSON lines to a side file.
+    """Counts bad rows and, with a target, writes them as JSON lines to a side file.
 
-    The side file appears, whole, when the block succeeds; without a bad row there is none.
+    The side file is written atomically when the block succeeds, and only if there is a bad row.
     """
 
     def __init__(self, target: Path | None) -> None:
@@ -105,7 +105,7 @@ class BadRowLog(ExitStack):
         self._stream.write(row.to_json() + "\n")
 
     def warn(self) -> None:
-        """Log how many rows were skipped and what was wrong with the first."""
+        """Log the number of skipped rows and the problems of the first."""
         if self.count:
             shown = "; ".join(f"{as_written(row.path)}:{row.number}: {row.reason}" for row in self._first)
             kept = f"; all of them are in {self.target}" if self.target is not None else ""
@@ -113,7 +113,7 @@ class BadRowLog(ExitStack):
 
 
 class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becomes a BadRow or an InputError
-    """The fault of one row, naming the offending value, and a remedy."""
+    """A problem with one row, with the offending value, and a remedy."""
 
     def __init__(self, reason: str, remedy: str | None = None) -> None:
         super().__init__(reason)
@@ -127,7 +127,7 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
         path: a file whose name ends as in `SUFFIXES` or in `EXCEL`, of which the first sheet is read; or the URL of a
             file in an object store, which is read block by block.
         columns: the columns that every row must have.
-        all_columns: also read the other columns of Parquet, and refuse two columns of one name.
+        all_columns: also read the other columns of Parquet, and raise if two columns have the same name.
     """
     path = Path(path)
     if url_of(path) is None and not path.is_file():
@@ -143,7 +143,7 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
         return json_rows(byte_lines(path), path, columns)
     if name.endswith(SUFFIXES):
         return _table_rows(path, _csv_records(path), columns, all_columns)
-    raise InputError("unknown format", path=path, remedy=f"its name must end in {', '.join((*SUFFIXES, EXCEL))}")
+    raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join((*SUFFIXES, EXCEL))}")
 
 
 def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str] = ()) -> Iterator[Row | BadRow]:
@@ -168,7 +168,7 @@ def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str] = ()) -
 
 
 def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of a file of JSON lines, whatever its name; a bad row is an error."""
+    """Yield the rows of a file of JSON lines with any name; raise at a bad row."""
     for row in json_rows(byte_lines(path), path, columns):
         if isinstance(row, BadRow):
             raise InputError(row.reason, path=path, line=row.number, remedy=row.remedy or "correct the line")
@@ -178,7 +178,7 @@ def good_json_rows(path: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
 def _table_rows(
     path: Path, records: Iterable[tuple[int, list[str]]], columns: Sequence[str], all_columns: bool
 ) -> Iterator[Row | BadRow]:
-    """Yield the records of a table below its header; empty ones are no rows. Excel omits empty cells at the end."""
+    """Yield the non-empty records below a table's header. Excel omits empty cells at the end of a row."""
     header: list[str] | None = None
     for number, cells in records:
         if not cells:
@@ -199,10 +199,10 @@ def _table_rows(
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records of a CSV or TSV file with the lines they start on; cells in double quotes may span lines.
+    """Yield the records of a CSV or TSV file with the lines where they start; cells in double quotes may span lines.
 
-    The delimiter is the one with which the first line has most cells. Lines are decoded with ``surrogateescape``, so
-    that a record that is not UTF-8 does not affect the others.
+    The delimiter is the one that splits the first line into most cells. Lines are decoded with ``surrogateescape``,
+    so that a record that is not UTF-8 does not affect the others.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     lines = (line.decode(errors="surrogateescape") for line in byte_lines(path))
@@ -222,17 +222,17 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
-    """Yield the cells of the first sheet's rows as texts, without empty ones at the end, and the sheet's row count."""
+    """Yield each row of the first sheet as strings, without empty ones at the end, and the sheet's row count."""
     require_extra("openpyxl", extra="data", capability=f"Reading {path.name}")
     from openpyxl import load_workbook
 
     remedy = "copy it again from its source"
-    with refuse_broken("damaged, truncated or no XLSX file", path=path, remedy=remedy):
+    with refuse_broken("damaged, truncated or not an XLSX file", path=path, remedy=remedy):
         check_archive(path, LARGEST_WORKBOOK)
         with open_regular(path) as file, closing(load_workbook(file, read_only=True, data_only=True)) as workbook:
             sheet = workbook.worksheets[0]
             total = sheet.max_row
-            sheet.reset_dimensions()  # programs write wrong ones, and openpyxl would cut the rows to them
+            sheet.reset_dimensions()  # some programs write wrong ones, to which openpyxl would cut the rows
             for values in sheet.iter_rows(values_only=True):
                 # Whole numbers may be stored as 3.0.
                 whole = (int(value) if isinstance(value, float) and value.is_integer() else value for value in values)
@@ -247,14 +247,14 @@ def parquet_batches(
 ) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
     """Yield the rows of a Parquet file, `BATCH` at a time, with the number of the first of them.
 
-    Of a file without rows, one empty batch shows the columns. A text that is not UTF-8 counts as damage.
+    A file without rows gives one empty batch with the columns. A text that is not UTF-8 counts as damage.
     """
-    require_extra("pyarrow", extra="parquet", capability="reading Parquet")
+    require_extra("pyarrow", extra="parquet", capability="Reading Parquet")
     import pyarrow
     import pyarrow.parquet
 
     def refusal(error: BaseException) -> Exception:
-        what = f"cannot be read: damaged, or no Parquet file: {first_line(error)}"
+        what = f"damaged or not a Parquet file: {first_line(error)}"
         return InputError(what, path=path, line=first, remedy="write it again")
 
     first = 1
@@ -264,7 +264,7 @@ def parquet_batches(
         file = stack.enter_context(pyarrow.parquet.ParquetFile(source, pre_buffer=False, buffer_size=2**20))
         _require_columns(file.schema_arrow.names, columns, path=path, all_columns=all_columns)
         for batch in file.iter_batches(batch_size=BATCH, columns=None if all_columns else list(columns)):
-            batch.validate(full=True)  # Arrow does not check texts when it reads them
+            batch.validate(full=True)  # Arrow does not validate UTF-8 when it reads
             yield first, batch
             first += batch.num_rows
         if first == 1:
@@ -285,7 +285,7 @@ def byte_lines(path: Path) -> Iterator[bytes]:
 
 
 def limited_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the lines of a stream without a byte order mark; refuse a line that never ends, as gzip can hold it."""
+    """Yield the lines of a stream without byte order mark; raise at a line over the limit, as gzip may hide one."""
     for number in count(1):
         try:
             line = stream.readline(LONGEST_LINE + 1)
@@ -296,29 +296,29 @@ def limited_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
             return
         if len(line) > LONGEST_LINE:
             what = f"no line end in {LONGEST_LINE:,} bytes"
-            raise InputError(what, path=path, line=number, remedy="put one document on a line")
+            raise InputError(what, path=path, line=number, remedy="put each document on its line")
         yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
 
 
 def _require_columns(
     found: Sequence[str], wanted: Sequence[str], *, path: Path, line: int | None = None, all_columns: bool = False
 ) -> None:
-    """Refuse a table that lacks a wanted column or has two of that name; with ``all_columns``, two of any name."""
+    """Raise if a wanted column is missing or occurs twice; with ``all_columns``, if any column occurs twice."""
     for column in [*wanted, *filter(None, found if all_columns else ())]:
         times = found.count(column)
         if times != 1:
-            what = f"column {column!r} is {times} times in the header" if times else f"missing column {column!r}"
+            what = f"column {column!r} occurs {times} times" if times else f"missing column {column!r}"
             what += f" (the table has: {', '.join(map(repr, found)) or 'none'})"
             raise InputError(what, path=path, line=line, remedy="rename one of them" if times else COLUMN)
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text has no visible character; zero-width and control characters count as spaces."""
+    """Return whether a text has no visible character; zero-width and control characters count as spaces."""
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
 def is_unicode(text: str) -> bool:
-    """Tell whether UTF-8 can hold a text."""
+    """Return whether a text can be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -327,13 +327,9 @@ def is_unicode(text: str) -> bool:
 
 
 def check_text(text: object) -> None:
-    """Refuse a text that cannot be tokenised and stored everywhere.
-
-    Raises:
-        InputError: if it is not a string, or has a lone surrogate, which UTF-8 cannot hold, or a NUL character.
-    """
+    """Raise InputError if a text is not a string, cannot be encoded as UTF-8, or has a NUL character."""
     if not isinstance(text, str):
-        raise InputError(f"expected a text, got {type(text).__name__} {text!r:.80}")
+        raise InputError(f"expected a string, got {type(text).__name__} {text!r:.80}")
     if not is_unicode(text):
         raise InputError("not UTF-8: the text has a lone surrogate")
     if (place := text.find("\0")) >= 0:

@@ -1,4 +1,4 @@
-"""The statistics of a data folder as tables, as plots, and as one HTML file with files for programs beside it."""
+"""The statistics of a data folder as tables, plots, an HTML page and JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Rows = list[tuple[str, ...]]
-"""Rows of cells, the headings first."""
+"""Rows of cells, the header first."""
 BRANCHES = 100
-"""Most branches without a document that the page lists."""
+"""Maximum number of branches without a document on the page."""
 FEW = (5, 10)
 """Documents below which a label can hardly be learned."""
 NAMED = 12
-"""Most levels that are named in the legend of a plot."""
+"""Maximum number of levels in the legend of a plot; above it, only the first and the last are named."""
 BINS = 50
-"""Most bars of a histogram of lengths."""
+"""Maximum number of bars in the histogram of lengths."""
 LISTED = 15
-"""Most numbers of labels that have a bar; documents with more share the last."""
+"""Maximum number of bars of labels per document; documents with more labels share the last."""
 
 
 def table1(statistics: Statistics) -> list[tuple[str, str]]:
@@ -41,11 +41,11 @@ def table1(statistics: Statistics) -> list[tuple[str, str]]:
 
 
 def split_rows(statistics: Statistics) -> Rows:
-    """Return labels, paths and lengths in words of each split."""
+    """Return a row for each split: labels, paths and words."""
     rows: Rows = [("split", "labels/doc", "paths/doc", "labels", "words", "median", "95 %", "max")]
     for name, split in statistics.splits.items():
         means = f"{split.labels.mean:.2f}", f"{split.paths.mean:.2f}"
-        median, most = _half(split.words.quantile(0.5)), f"{split.words.quantile(0.95):,.0f}"
+        median, most = _median(split.words.quantile(0.5)), f"{split.words.quantile(0.95):,.0f}"
         lengths = f"{split.words.mean:,.1f}", median, most, f"{split.words.maximum:,}"
         rows.append((name, *means, f"{split.labels_used:,}", *lengths))
     return rows
@@ -53,7 +53,7 @@ def split_rows(statistics: Statistics) -> Rows:
 
 def level_rows(statistics: Statistics) -> Rows:
     """Return the statistics of each level of the tree."""
-    return [LevelStatistics._fields, *(tuple(map(_half, level)) for level in statistics.levels())]
+    return [LevelStatistics._fields, *(tuple(map(_median, level)) for level in statistics.levels())]
 
 
 def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
@@ -64,7 +64,7 @@ def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
     if children:
         tree += f"; inner labels have {children.mean:.1f} children on average, {children.maximum:,} at most"
     several = f", {percent(paths.above(1), documents)} several (up to {paths.maximum:,})" if paths.above(1) else ""
-    typical = f"{_half(frequency.median)} at the median, {frequency.smallest:,} for the rarest that has any"
+    typical = f"{_median(frequency.median)} at the median, {frequency.smallest:,} for the rarest label in use"
     return [
         ("tree", tree),
         ("frequency", f"{frequency.largest:,} documents in {where} for the most frequent label, {typical}"),
@@ -77,15 +77,15 @@ def fact_rows(statistics: Statistics) -> list[tuple[str, str]]:
     ]
 
 
-def _half(median: float) -> str:
-    """Return a number that is whole or a half, as a median is."""
+def _median(median: float) -> str:
+    """Return a median, which is an integer or ends in .5."""
     return f"{median:,.1f}".removesuffix(".0")
 
 
 def write_report(folder: Path, name: str, statistics: Statistics, *, checked: bool) -> list[Path]:
     """Write ``report.html``, the plots and ``stats.json``; return their paths.
 
-    The data is called by ``name``; ``checked`` data has findings. Other files in the folder stay.
+    ``name`` is the data's name on the page; with ``checked``, the page has findings. Other files in the folder stay.
     """
     plots = draw_plots(statistics)
     files = {"report.html": report_page(name, statistics, plots, checked=checked).encode()}
@@ -127,7 +127,7 @@ def draw_plots(statistics: Statistics) -> list[Plot]:
 
 
 def _frequency(axes: Axes, statistics: Statistics) -> str:
-    """Draw the documents of each label by its rank in its level."""
+    """Plot the documents of each label by its rank in its level."""
     import matplotlib as mpl
 
     levels, counts = statistics.taxonomy.levels, statistics.training_counts
@@ -149,17 +149,17 @@ def _frequency(axes: Axes, statistics: Statistics) -> str:
     axes.grid()
     legend_above(axes, 6)
     return (
-        f"Lines of documents by rank of the label, one for each level, on logarithmic scales, from"
-        f" {frequency.largest:,} documents down to {frequency.smallest:,}; dashed at 5 and 10 documents"
+        f"Documents by rank of the label, one line for each level, on logarithmic scales, from"
+        f" {frequency.largest:,} documents down to {frequency.smallest:,}; dashed lines at 5 and 10 documents"
     )
 
 
 def _text_lengths(axes: Axes, statistics: Statistics) -> str:
-    """Draw how long the texts of each split are."""
+    """Plot the text lengths of each split."""
     together = statistics.together("words")
     limit = max(10, int(np.ceil(together.quantile(0.995))))
     width = -(-limit // BINS)
-    edges = np.arange(0, limit + width, width) + 0.5  # a bin holds whole numbers; no text is of length 0
+    edges = np.arange(0, limit + width, width) + 0.5  # between integers; no text has length 0
     for (name, split), colour in zip(statistics.splits.items(), COLOURS, strict=False):
         shares, _ = np.histogram(list(split.words), edges, weights=100 * np.array(list(split.words.values())))
         label = f"{name}: median {split.words.quantile(0.5):,.0f}"
@@ -174,7 +174,7 @@ def _text_lengths(axes: Axes, statistics: Statistics) -> str:
 
 
 def _labels_per_document(axes: Axes, statistics: Statistics) -> str:
-    """Draw how many labels the documents of each split have."""
+    """Plot the labels per document of each split."""
     together = statistics.together("labels")
     numbers = np.arange(1, 1 + min(max(together.maximum, 4), LISTED))
     splits = {name: split for name, split in statistics.splits.items() if split.documents}
@@ -186,7 +186,7 @@ def _labels_per_document(axes: Axes, statistics: Statistics) -> str:
         shares = 100 * np.array(counts) / split.documents
         axes.bar(numbers + offset, shares, width=width, color=colour, label=f"{name}: mean {split.labels.mean:.2f}")
     axes.set_xticks(numbers, [f"≥ {LISTED}" if number == LISTED else f"{number}" for number in numbers.tolist()])
-    axes.set(title="Labels per document", xlabel="labels of a document, ancestors counted", ylabel="documents in %")
+    axes.set(title="Labels per document", xlabel="labels of a document, ancestors included", ylabel="documents in %")
     axes.grid(axis="y")
     legend_above(axes, 3)
-    return f"Bars of the share of documents by number of labels, by split; the mean is {together.mean:.2f}"
+    return f"Share of documents by number of labels, bars for each split; the mean is {together.mean:.2f}"

@@ -1,4 +1,4 @@
-"""Draw train, dev and test: a share held out at random, or splits in which every label has the same share."""
+"""Random and stratified splits into train, dev and test."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hgclr.errors import InputError, require_extra
 logger = logging.getLogger(__name__)
 TRAIN = 0
 LARGEST_TABLE = 2**32
-"""Bytes that the table of texts and labels may take, with the two copies that the algorithm makes of it."""
+"""Maximum bytes of the table of texts and labels, with the two copies that the algorithm makes."""
 SECONDS_PER_CELL = 4e-10
-"""Rough time for each text, label and label again: the algorithm adds up what is left of the table for each label."""
+"""Rough time per text and squared label: the algorithm sums the rest of the table for each label."""
 LONG = 60
-"""Seconds from which a warning is due."""
+"""Expected seconds above which hgclr warns."""
 
 
 def hold_out(documents: int, share: float, seed: int, *, least: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places of documents to train on, and those of the share that is held out for dev, both shuffled.
+    """Return the positions of the documents for training and of those held out for dev, both shuffled.
 
-    Only the number of documents, the share and the seed decide which ones. At least ``least`` are held out.
+    The result depends only on the arguments. At least ``least`` documents are held out.
     """
     held_out = max(least, ceil(share * documents))
     if held_out >= documents:
@@ -39,31 +39,31 @@ def hold_out(documents: int, share: float, seed: int, *, least: int = 1) -> tupl
 
 
 def checked_shares(dev: float, test: float) -> NDArray[np.float64]:
-    """Refuse shares that leave nothing for training or draw nothing."""
+    """Return the shares of train, dev and test; raise if train, or both dev and test, would be empty."""
     if min(dev, test) < 0 or dev + test >= 1:
-        remedy = "give shares of at least 0 that leave documents for training, such as 0.1 and 0.1"
-        raise InputError(f"the shares of dev and test are {dev:g} and {test:g}", remedy=remedy)
+        remedy = "choose shares of at least 0 that sum to less than 1, such as 0.1 and 0.1"
+        raise InputError(f"invalid shares of dev and test: {dev:g} and {test:g}", remedy=remedy)
     if not dev + test:
-        raise InputError("nothing to split: the shares of dev and test are both 0", remedy="give one of them a share")
+        raise InputError("nothing to split: the shares of dev and test are both 0", remedy="increase one of them")
     return np.array([1 - dev - test, dev, test])
 
 
 def check_place(source: Path, output: Path) -> None:
-    """Refuse an output folder that would replace the source, or the folder that it is in."""
+    """Raise if the output folder would replace the source or its folder."""
     if output.resolve() in {source.resolve(), source.resolve().parent}:
-        raise InputError("the output would stand in the place of the source", path=output, remedy="name another folder")
+        raise InputError("the output would replace the source", path=output, remedy="choose another folder")
 
 
 @dataclass(slots=True)
 class TextSurvey:
-    """The texts and labels of all good rows of a file, in their order."""
+    """Text hashes and labels of all good rows of a file, in order."""
 
     hashes: array[int] = field(default_factory=lambda: array("Q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     flat: array[int] = field(default_factory=lambda: array("q"))
 
     def add(self, text: int, labels: Sequence[int]) -> None:
-        """Note the hash of a row's text, and the indices of its labels."""
+        """Add a row: the hash of its text and the indices of its labels."""
         self.hashes.append(text)
         self.counts.append(len(labels))
         self.flat.extend(labels)
@@ -75,7 +75,7 @@ class TextSurvey:
 
     @property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The row and the label of each label that a row has; two of shape (P,)."""
+        """The rows and the labels of all pairs of a row with one of its labels; two arrays, (P,)."""
         rows = np.repeat(np.arange(len(self.counts)), np.frombuffer(self.counts, dtype=np.int64))
         return rows, np.frombuffer(self.flat, dtype=np.int64)
 
@@ -83,7 +83,7 @@ class TextSurvey:
 def deal(
     survey: TextSurvey, shares: NDArray[np.float64], *, seed: int, stratify: bool, path: Path
 ) -> NDArray[np.int64]:
-    """Return the place in `SPLITS` of each row; rows of the same text have the same, and train has every label."""
+    """Return each row's split, as an index into `SPLITS`; equal texts share a split, and train has every label."""
     texts, text_of_row = np.unique(survey.texts, return_inverse=True)
     rows, labels = survey.pairs
     used, label = np.unique(labels, return_inverse=True)
@@ -100,20 +100,20 @@ def deal(
     for place, (split, share) in enumerate(zip(SPLITS, shares, strict=True)):
         if share and not (dealt == place).any():
             what = f"none of the {len(texts):,} different texts is left for the split {split!r}"
-            remedy = "give it a larger share, or add documents: every label needs one in train first"
+            remedy = "increase its share, or add documents: train takes at least one for every label"
             raise InputError(what, path=path, remedy=remedy)
     return dealt[text_of_row]
 
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Which text has which label, both numbered from 0: two arrays, (P,)."""
+"""Pairs of a text and one of its labels, both numbered from 0: two arrays, (P,)."""
 
 
 def deal_evenly(texts: int, labels: int, pairs: Pairs, shares: NDArray[np.float64], *, seed: int) -> NDArray[np.int64]:
     """Return a split for each text, by iterative stratification (Sechidis et al., 2011).
 
-    Rarest label first, each text goes to the split that is furthest from its share of that label; the seed decides
-    between equals. The shares of the splits add up to 1.
+    Rarest label first, each text goes to the split that is furthest below its share of that label; the seed breaks
+    ties. The shares of the splits sum to 1.
     """
     require_extra("iterstrat", extra="data", capability="A stratified split")
     from iterstrat.ml_stratifiers import IterativeStratification
@@ -121,10 +121,10 @@ def deal_evenly(texts: int, labels: int, pairs: Pairs, shares: NDArray[np.float6
     size = 3 * texts * labels
     if size > LARGEST_TABLE:
         what = f"stratifying {texts:,} texts over {labels:,} labels would take {size / 2**30:.1f} GB"
-        raise InputError(what, remedy="--no-stratify splits at random")
+        raise InputError(what, remedy="use --no-stratify for a random split")
     if (seconds := SECONDS_PER_CELL * texts * labels**2) > LONG:
         logger.warning(
-            "stratifying %d texts over %d labels may take %d minutes; --no-stratify splits at random, at once",
+            "stratifying %d texts over %d labels may take %d minutes; use --no-stratify for a fast random split",
             texts,
             labels,
             np.ceil(seconds / 60),
@@ -134,13 +134,13 @@ def deal_evenly(texts: int, labels: int, pairs: Pairs, shares: NDArray[np.float6
     dealt = np.empty(texts, dtype=np.int64)
     table = np.zeros((texts, labels), dtype=np.bool_)
     table[pairs] = True
-    # The function behind the library's splitters: it deals to any number of splits at once, they to two only.
+    # The library's public splitters make two splits; the function that they call makes any number.
     dealt[order] = IterativeStratification(labels=table[order], r=shares, random_state=random)
     return dealt
 
 
 def give_train_every_label(pairs: Pairs, dealt: NDArray[np.int64]) -> None:
-    """Move one text of each label that has none in train there, in place: it could not be learned otherwise."""
+    """Move one text of each label without a training text to train, in place; otherwise it could not be learned."""
     text, label = pairs
     order = np.argsort(label, kind="stable")
     texts = text[order]
@@ -149,14 +149,14 @@ def give_train_every_label(pairs: Pairs, dealt: NDArray[np.int64]) -> None:
     trained = np.bincount(label[dealt[text] == TRAIN], minlength=labels)
     for missing in np.flatnonzero(trained == 0).tolist():
         own = texts[starts[missing] : starts[missing + 1]]
-        if (dealt[own] != TRAIN).all():  # unless a text moved for another label has this one too
+        if (dealt[own] != TRAIN).all():  # a text moved for another label may have this one too
             dealt[own[0]] = TRAIN
 
 
 def label_spread(survey: TextSurvey, dealt: NDArray[np.int64]) -> dict[str, tuple[int, float]]:
-    """Return, for each split that rows were dealt to, how many labels have no row in it, and their mean deviation.
+    """Return, for each split with rows, the number of labels without a row and the mean deviation over labels.
 
-    The deviation is between the share of its rows that have a label, and the share of all rows.
+    The deviation is between a label's share of the split's rows and its share of all rows.
     """
     rows, labels = survey.pairs
     used, label = np.unique(labels, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Make a data folder of a user's tables: find texts and labels, draw the tree, merge equal texts, draw splits."""
+"""Import of a user's tables: detect columns, build the label tree, merge equal texts, draw splits."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.tree import NamePath
 
 SAMPLE = 1000
-"""Rows of each file by which columns are found."""
+"""Rows of each file used to detect columns."""
 DRAWN = 0.1
-"""The default share of dev, and that of test."""
+"""Default share of dev and of test."""
 SHOWN = 10
-"""Rows that were left out that the result lists."""
+"""Maximum number of left-out rows that the result lists."""
 SEPARATORS = (" > ", " / ", " | ", " :: ")
-"""Separators of the names in a label's id: the first that no name holds is used."""
+"""Separators of the names in a label's id: the first that occurs in no name is used."""
 Indices = tuple[int, ...]
 
 
 class Twins(NamedTuple):
-    """Labels that differ only in case or spaces: their paths with how often each occurs, the most frequent first.
+    """Labels that differ only in case or spaces: their paths with counts, most frequent first.
 
-    A label of a tree that was given is not counted.
+    The count of a label in a given tree is None.
     """
 
     paths: tuple[tuple[NamePath, int | None], ...]
 
     def summary(self, separator: str = " > ") -> str:
-        """Return the labels in a line."""
+        """Return the labels in one line."""
         return " and ".join(
             f"{separator.join(path)!r} ({'in the tree' if count is None else f'{count:,}'})"
             for path, count in self.paths
@@ -65,18 +65,18 @@ class ImportResult:
     """An imported folder.
 
     Args:
-        layout: the columns and separators, as given or found.
-        taxonomy: the label tree, as given or drawn.
+        layout: the columns and separators, given or detected.
+        taxonomy: the label tree, given or built.
         summary: the folder, the documents of each split, and the rows left out.
-        spread: for each split that was drawn, how many labels have no document in it, and how far the share of
-            documents with a label deviates from that of all documents, on average.
-        shared_texts: how many different texts are in a split that was given and among the rows dealt out.
-        rows: the rows read.
-        left_out: the first rows that were left out, with place and reason.
-        merged: the rows whose text an earlier row of the split has.
-        contradictions: how many texts have rows with different labels.
+        spread: for each drawn split, the number of labels without a document, and the mean deviation of a label's
+            share of documents from its overall share.
+        shared_texts: distinct texts that are both in a given split and in the rows that splits were drawn from.
+        rows: number of rows read.
+        left_out: the first rows left out, with place and reason.
+        merged: number of rows whose text occurs earlier in the split.
+        contradictions: number of texts whose rows have different labels.
         twins: labels that differ only in case or spaces.
-        twins_merged: whether they are one label now.
+        twins_merged: whether they were merged.
     """
 
     layout: Layout
@@ -123,24 +123,23 @@ def import_tables(
     stratify: bool = True,
     progress: Progress | None = None,
 ) -> ImportResult:
-    """Write a data folder of tables: CSV (with any delimiter), Excel, JSON lines, Parquet.
+    """Write a data folder from tables: CSV (with any delimiter), Excel, JSON lines, Parquet.
 
-    Rows that cannot be used are left out, with place and reason. Rows of one split with the same text, as
-    `hgclr.data.check.check` compares texts, become one document with the labels of all of them. The same files, shares
-    and seed give the same splits.
+    Unusable rows are left out and listed with place and reason. Rows of one split with the same text, apart from case
+    and white space, become one document with the labels of all. The same files, shares and seed give the same splits.
 
     Args:
         files: the tables, or one data folder. Files called train, dev (validation, valid, val) and test are these
             splits; other splits are drawn from train.
         output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
-        layout: what is known of columns and separators; the rest is found.
-        taxonomy: the label tree; without it, it is drawn from the paths.
-        merge: make one label of those that differ only in case or spaces.
-        dev: the share of documents to draw for development, by default a tenth, or a file with them.
-        test: the same for testing.
-        seed: decides what is drawn.
+        layout: known columns and separators; the others are detected.
+        taxonomy: the label tree; by default it is built from the paths.
+        merge: merge labels that differ only in case or spaces.
+        dev: the share of documents to draw for dev, by default 0.1, or a file with them.
+        test: the same for test.
+        seed: seed of the draw.
         stratify: give every label the same share in each split; otherwise draw at random.
-        progress: called with the number of rows read, twice over, and with the number to read once that is known.
+        progress: called with the number of rows read and, once known, the total; every row is read twice.
     """
     sources, tree = [Path(file) for file in files], None if taxonomy is None else Taxonomy.read(taxonomy)
     if len(sources) == 1 and sources[0].is_dir():
@@ -211,7 +210,7 @@ def import_tables(
 def _split_files(
     files: Sequence[Path], wanted: Mapping[str, float | Path | None]
 ) -> tuple[dict[str, list[Path]], NDArray[np.float64]]:
-    """Return the files of each split, those to draw from being train, and the shares of the splits."""
+    """Return the files of each split, and the shares of the splits; missing splits are drawn from train."""
     by_split: dict[str, list[Path]] = {split: [] for split in SPLITS}
     for file in files:
         stem = file.name.partition(".")[0].casefold()
@@ -223,17 +222,17 @@ def _split_files(
             by_split[split].append(choice)
             choice = None
         elif by_split[split] and choice:
-            remedy = "give one of them"
-            raise InputError(f"a share for {split} is given as well as a file, {by_split[split][0]}", remedy=remedy)
+            what = f"both a share and a file, {by_split[split][0]}, are given for {split}"
+            raise InputError(what, remedy="give only one of them")
         shares[split] = 0.0 if by_split[split] else DRAWN if choice is None else choice
     if not by_split["train"]:
-        raise InputError("no file to train on: all are called dev or test", remedy="add one, or rename one of them")
+        raise InputError("no training file: all are called dev or test", remedy="add one, or rename one of them")
     drawn = checked_shares(**shares) if any(shares.values()) else np.array([1.0, 0.0, 0.0])
     return {split: paths for split, paths in by_split.items() if paths}, drawn
 
 
 class _Row(NamedTuple):
-    """A row: where it is, and either what is wrong with it or its text, its id and the number of its labels' cell."""
+    """A row: its place, and either its problem or its text, its id and the number of its label cell."""
 
     where: str
     problem: str | None = None
@@ -244,7 +243,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Tables:
-    """Reads files, once for texts and labels and once more to write the rows; ``cells`` numbers different labels."""
+    """Reads the files twice, first to survey and then to write the rows; ``cells`` numbers distinct label cells."""
 
     layout: Layout
     readings: Readings
@@ -252,7 +251,7 @@ class _Tables:
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
         for path in paths:
-            # An object of JSON need not have the keys of which it has no value.
+            # A JSON object may omit keys without a value.
             needed = self.layout.labels[:1] if ".jsonl" in path.name.lower() else self.layout.labels
             for row in self.readings.count(read_rows(path, (self.layout.text, *needed), all_columns=True)):
                 where = f"{path}:{row.number}"
@@ -269,7 +268,7 @@ class _Tables:
                 yield _Row(where, None, text, None if own is None or own == "" else str(own), cell)
 
     def marks(self, paths: Sequence[Path]) -> tuple[array[int], array[int]]:
-        """Return the hash of the text and the number of the labels' cell of each good row."""
+        """Return the text hash and the number of the label cell of each good row."""
         texts, cells = array("Q"), array("q")
         for row in self.read(paths):
             if row.problem is None:
@@ -281,17 +280,17 @@ class _Tables:
 def _nothing_usable(
     path: Path, tables: _Tables | None = None, of_cell: Sequence[Indices | RowProblem] = ()
 ) -> InputError:
-    """Return the error for a file without a usable row, with what is wrong with the first."""
+    """Return the error for a file without a usable row, with the problem of the first row."""
     for row in [] if tables is None else tables.read([path]):
         problem = row.problem or str(of_cell[row.cell])
-        return InputError(f"no row can be used; the first, {row.where}: {problem}", path=path)
-    return InputError("no rows", path=path, remedy="a table needs a header and at least one row")
+        return InputError(f"no usable row; the first, {row.where}: {problem}", path=path)
+    return InputError("no rows", path=path, remedy="add a header and at least one row")
 
 
 class TableLabels(NamedTuple):
-    """A table's labels in a tree, in whose ids the separator is between the names.
+    """A table's label tree, and the separator between the names in its ids.
 
-    For each cell there are the sorted indices of its labels and of those above them, or what is wrong with it.
+    ``of_cell`` has, for each cell, the sorted indices of its labels and their ancestors, or its problem.
     """
 
     taxonomy: Taxonomy
@@ -301,9 +300,9 @@ class TableLabels(NamedTuple):
 
 
 def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool) -> TableLabels:
-    """Draw the tree from the paths; ``merge`` makes one label of those that differ only in case or spaces.
+    """Build the tree from the paths; ``merge`` merges labels that differ only in case or spaces.
 
-    The cells are all different labels of rows; ``uses`` has, by a cell's number, how many rows have its labels.
+    The cells are all distinct label cells; ``uses`` counts the rows of each, by the cell's number.
     """
     paths_of_cell: list[list[NamePath] | RowProblem] = []
     counts: Counter[NamePath] = Counter()
@@ -317,7 +316,7 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
             counts.update(dict.fromkeys(paths, uses.get(cell, 0)))
     if not counts:
         first = next((f"; the first: {each.reason}" for each in paths_of_cell if isinstance(each, RowProblem)), "")
-        raise InputError(f"no row has labels that can be used{first}")
+        raise InputError(f"no row has usable labels{first}")
     spelled = merge_twins(counts) if merge else {path: path for path in counts}
     names = {name for path in counts for name in path}
     separator = next((each for each in SEPARATORS if not any(each in name for name in names)), SEPARATORS[0])
@@ -333,7 +332,7 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
 def find_labels(
     cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, tree: Taxonomy, *, merge: bool
 ) -> TableLabels:
-    """Find the labels in a tree, by id, name or path; with ``merge``, whatever their case and spaces."""
+    """Find the labels in a tree, by id, name or path; with ``merge``, ignoring case and spaces."""
     similar: dict[str, list[int]] = {}
     for place, name in enumerate(tree.names):
         for key in {label_key(*tree.path_names(place)), label_key(name)}:
@@ -372,7 +371,7 @@ def _names(label: str | NamePath, layout: Layout) -> NamePath:
 
 
 class _United(NamedTuple):
-    """The different texts of a split in their order, with the labels of all their rows, and those whose rows differ."""
+    """The distinct texts of a split in order, with the labels of all their rows, and the texts whose rows differ."""
 
     survey: TextSurvey
     contradicted: set[int]
@@ -403,7 +402,7 @@ def _write(
     places: Sequence[int],
     left_out: list[str],
 ) -> None:
-    """Write the documents of a split to ``places`` in `SPLITS`; note the first rows that are left out."""
+    """Write each distinct text to its split, an index of ``places`` into `SPLITS`; list the first rows left out."""
     ids, taxonomy, survey = labels.taxonomy.ids, labels.taxonomy, united.survey
     ends = np.cumsum(survey.counts).tolist()
     written: set[int] = set()
@@ -412,7 +411,7 @@ def _write(
         own = labels.of_cell[row.cell] if row.problem is None else ()
         if row.problem is not None or isinstance(own, RowProblem):
             reason = row.problem or str(own)
-            kind = re.split("[:'\"]", reason)[0].strip()  # the rest is about this row only
+            kind = re.split("[:'\"]", reason)[0].strip()  # without the values of this row
             writer.leave_out(kind, row.where, None if kind == reason else reason)
             if len(left_out) < SHOWN:
                 left_out.append(f"{row.where}: {reason}")
@@ -431,14 +430,14 @@ def _write(
 
 
 def label_key(*names: str) -> str:
-    """Return a path without differences in case, spaces and the composition of characters."""
+    """Return a path normalised in case, spaces and the composition of characters."""
     return "".join(unicodedata.normalize("NFKC", ">".join(names)).casefold().split())
 
 
 def near_twins(paths: Mapping[NamePath, int]) -> list[Twins]:
-    """Find labels that differ only in case or spaces, most of which are one label written in two ways.
+    """Return groups of labels that differ only in case or spaces, usually spellings of one label.
 
-    Only the topmost are named: labels below two spellings of a label are not listed again.
+    Labels below two spellings of a label are not listed again.
 
     Args:
         paths: the paths of documents, with the number of documents that have each.
@@ -454,7 +453,7 @@ def near_twins(paths: Mapping[NamePath, int]) -> list[Twins]:
 
 
 def merge_twins(paths: Mapping[NamePath, int]) -> dict[NamePath, NamePath]:
-    """Return for each path the one in which every name has its most frequent spelling.
+    """Return each path with all names in their most frequent spelling.
 
     Example:
         >>> merge_twins({("Mental Health",): 9, ("mental  health", "stress"): 1})[("mental  health", "stress")]
@@ -469,7 +468,7 @@ def merge_twins(paths: Mapping[NamePath, int]) -> dict[NamePath, NamePath]:
 
 
 def _groups(paths: Mapping[NamePath, int]) -> dict[str, Counter[NamePath]]:
-    """Return all labels on the paths by their keys, with how many documents have each."""
+    """Return the document count of every label on the paths, grouped by key."""
     groups: defaultdict[str, Counter[NamePath]] = defaultdict(Counter)
     for path, count in paths.items():
         for depth in range(1, len(path) + 1):

@@ -1,4 +1,4 @@
-"""Texts as tokens: splits are tokenised once and cached."""
+"""Tokenisation of splits, with a cache, and of documents in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FORMAT = 1
-"""Raise this when what is written for the same input changes."""
+"""Version of the cache; increase it when the output for the same input changes."""
 
 BATCH = 1000
 """Documents tokenised, and in memory, at a time."""
@@ -43,19 +43,19 @@ def tokenize_split(
     bad_rows: Path | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> datasets.Dataset:
-    """Return a split as token ids, tokenised now or taken from the cache.
+    """Return a split as token ids, tokenised now or read from the cache.
 
-    The cache is keyed by all that decides the result: the split's bytes, the taxonomy, the reading options,
-    the tokenizer, and the arguments here. A second call reads the split's bytes for the key and nothing else.
+    The cache key covers everything that affects the result: the split's bytes, the taxonomy, the reading options,
+    the tokenizer, and the arguments here. A second call reads the split only to compute the key.
 
     Args:
         folder, split: the data, and which of its splits.
-        tokenizer: a fast tokenizer. Truncation and padding set in it do not count, and it is left as it is.
-        max_length: tokens per document at most, special tokens included.
-        cache: the cache folder, `hgclr.files.cache_dir` if none.
-        limit, seed: take a random sample of so many documents, in the order of the file; all if there are fewer.
-        bad_rows: where to record the rows that were skipped, as in `DataFolder.documents`, cached or not.
-        progress: called with the number of documents tokenised since the last call; not called on a cached run.
+        tokenizer: a fast tokenizer. Its own truncation and padding are ignored; it is not changed.
+        max_length: maximum tokens per document, special tokens included.
+        cache: the cache folder, by default `hgclr.files.cache_dir`.
+        limit, seed: take a random sample of this size, in file order; all documents if there are fewer.
+        bad_rows: file for the skipped rows, as in `DataFolder.documents`; also written on a cached run.
+        progress: called with the number of documents tokenised since the last call; not on a cached run.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
@@ -66,7 +66,7 @@ def tokenize_split(
     from datasets.arrow_writer import ArrowWriter
 
     if limit is not None and limit < 1:
-        raise InputError(f"the limit of documents is {limit}", remedy="use 1 or more, or no limit")
+        raise InputError(f"the limit is {limit} documents", remedy="use 1 or more, or no limit")
     entries = (cache or cache_dir()) / "tokens"
     backend = _backend(tokenizer, max_length)
     path = folder.split_path(split)
@@ -128,7 +128,7 @@ def _backend(tokenizer: PreTrainedTokenizerBase, max_length: int) -> tokenizers.
 
 
 def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: tuple[int, int] | None) -> str:
-    """Return the name of the cache entry: a hash of everything that decides what is in it."""
+    """Return the name of the cache entry: a hash of everything that affects its content."""
     digest = hashlib.sha256()
     taxonomy = folder.taxonomy
     settings = {
@@ -138,7 +138,7 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
         "separators": [folder.form.label_separator, folder.form.path_separator],
         "add_ancestors": folder.form.add_ancestors,
         "skip_bad_rows": folder.skip_bad_rows,
-        "tokenizer": backend.to_str(),  # holds the maximum length
+        "tokenizer": backend.to_str(),  # includes the maximum length
         "sample": sample,
     }
     digest.update(json.dumps(settings).encode())
@@ -146,7 +146,7 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
     for file in files:
         with file.open("rb") as stream:
             content = hashlib.file_digest(stream, "sha256").hexdigest()
-        # The name counts too: its suffix decides how the bytes are read.
+        # The name is included because its suffix decides how the bytes are read.
         digest.update(f"\n{file.relative_to(path.parent)}\t{content}".encode())
     return digest.hexdigest()
 
@@ -154,13 +154,13 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
 def sample_documents(
     folder: DataFolder | DocumentSet, split: str, sample: tuple[int, int] | None, record: IO[str] | None = None
 ) -> Iterator[Document]:
-    """Yield the documents of a split that `tokenize_split` takes, in their order; stop at a bad row.
+    """Yield the documents of a split, or a random sample of them, in order; raise at a bad row.
 
-    A random sample is given by limit and seed. Bad rows that the folder may skip are recorded as JSON lines.
+    ``sample`` is limit and seed. Bad rows that the folder skips are recorded as JSON lines.
     """
     documents = folder.usable(split, None if record is None else lambda row: record.write(row.to_json() + "\n"))
     if sample is not None:
-        # A first pass only counts, and records bad rows: holding the sampled texts would not be flat in memory.
+        # The first pass only counts and records bad rows; keeping the sampled texts could fill the memory.
         count, (limit, seed) = sum(1 for _ in documents), sample
         documents = folder.usable(split)
         if limit < count:
@@ -185,10 +185,10 @@ def _table(batch: Sequence[Document], backend: tokenizers.Tokenizer) -> pyarrow.
 
 
 def _report_bad_rows(source: Path, path: Path, target: Path | None) -> int:
-    """Warn of the bad rows recorded in a cache entry, copy them to a side file, and return their number."""
+    """Warn about the bad rows recorded in a cache entry, copy them to a side file, and return their number."""
     with BadRowLog(target) as log, (source / BAD_ROWS).open(encoding="utf-8") as lines:
         for row in map(json.loads, lines):
-            # The path is where the rows are now: the data may have moved since.
+            # Use the current path: the data may have moved since.
             log.add(BadRow(path, row["row"], row["reason"], row["content"], row["remedy"]))
     log.warn()
     return log.count

@@ -1,1 +1,1 @@
-"""From probabilities to label sets: decoding rules, thresholds, calibration; numpy only."""
+"""Decoding rules, thresholds and calibration: from logits to label sets; numpy only."""

@@ -1,7 +1,7 @@
-"""Decoding rules: which labels a text is given, from the probability of each.
+"""Decoding rules: which labels are predicted, from the probability of each.
 
-All but ``threshold`` keep a label's parent with it. They work level by level on blocks of documents that fit the
-cache of the CPU.
+All rules but ``threshold`` predict a label only with its parent. They work level by level on blocks of documents that
+fit into a CPU cache.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 SMALLEST = np.float32(1e-7)
-"""Probabilities and thresholds are kept this far from 0 and 1 where their odds are needed."""
+"""Minimum distance of probabilities and thresholds from 0 and 1 before taking log odds."""
 
 
 class Decoder:
-    """Decide by one rule. With p_k the probability and t_k the threshold of label k, a text is given
+    """Predicts labels by one rule. With p_k the probability and t_k the threshold of label k, the rules predict
 
-    - ``threshold``: every label with p_k > t_k, whatever its parent;
-    - ``closure``: those, and all their ancestors;
-    - ``drop-orphans``: those whose ancestors are all given too, which the literature calls top-down;
-    - ``best-path``: one path from the top, that with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels
-      were independent, no other single path would be as probable to be the text's label set. Of equally good paths it
-      is the shortest;
-    - ``top-k-paths``: that path, then k - 1 times the best of those that neither begin a chosen path nor continue it.
-      Every text is given k paths, as long as the tree has so many.
+    - ``threshold``: every label with p_k > t_k, with or without its parent;
+    - ``closure``: these labels and all their ancestors;
+    - ``drop-orphans``: these labels if all their ancestors are among them (top-down in the literature);
+    - ``best-path``: the path from the top with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels were
+      independent, this would be the most probable label set among single paths. Ties go to the shortest path;
+    - ``top-k-paths``: this path, then k - 1 times the best path that neither begins nor continues a chosen one. Every
+      text gets k paths, if the tree has that many.
 
-    A text for which every probability is 0, such as a blank one, is given nothing by any rule.
+    No rule predicts a label for a text with all probabilities 0, such as a blank one.
 
     Args:
         taxonomy: the label tree; column k of every array is its label k.
@@ -65,7 +64,7 @@ class Decoder:
         if rule not in RULES:
             raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
         if paths < 1:
-            raise InputError(f"{paths} paths cannot be given", remedy="give a number of paths from 1")
+            raise InputError(f"{paths} paths are too few", remedy="choose 1 or more")
         values = np.asarray(thresholds, dtype=np.float32)
         if values.shape not in ((), (len(taxonomy),)):
             raise InputError(f"thresholds have the shape {values.shape}", remedy=f"give one, or {len(taxonomy)}")
@@ -79,7 +78,7 @@ class Decoder:
         self._end_penalties = end_penalties(taxonomy, allow_inner_nodes)
 
     def __call__(self, probabilities: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Return which labels are given, bool (N, K), from probabilities, (N, K)."""
+        """Return the predicted labels, bool (N, K), from probabilities, (N, K)."""
         if probabilities.ndim != 2 or probabilities.shape[1] != len(self.taxonomy):
             raise ValueError(f"expected probabilities (N, {len(self.taxonomy)}), got {probabilities.shape}")
         chosen = np.empty(probabilities.shape, dtype=np.bool_)
@@ -88,7 +87,7 @@ class Decoder:
         return chosen
 
     def shown(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return probabilities as the rule sees them, (N, K): ``closure`` raises a parent to its child."""
+        """Return the probabilities that the rule uses, (N, K): ``closure`` raises a parent to its children."""
         return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
     def _decide(self, block: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -106,7 +105,7 @@ class Decoder:
         return self._tree.restore(arranged)
 
     def _best_paths(self, scores: NDArray[np.float32], paths: int) -> NDArray[np.bool_]:
-        """Return the paths of arranged probabilities, which become their scores in place."""
+        """Return the predicted paths of arranged probabilities, which are overwritten by path scores."""
         nothing = ~scores.any(axis=1)
         take_log_odds(scores)
         scores -= self._threshold_odds
@@ -116,7 +115,7 @@ class Decoder:
         chosen = np.zeros(scores.shape, dtype=np.bool_)
         every = np.arange(len(scores))
         for number in range(paths):
-            ends = scores.argmax(axis=1)  # the first of equally good ones, which is the shortest path
+            ends = scores.argmax(axis=1)  # ties go to the first, which is the shortest path
             path = np.zeros_like(chosen)
             path[every, ends] = scores[every, ends] > -np.inf  # else the document has no path left
             below = path.copy()
@@ -129,12 +128,12 @@ class Decoder:
 
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:
-    """Return what to add to the score of a path to each label, in level order, (K,): -inf where none may end."""
+    """Return the penalty of a path that ends at each label, in level order, (K,): -inf if none may end there."""
     return np.where(allow_inner_nodes | (taxonomy.order.sizes == 1), 0, -np.inf).astype(np.float32)
 
 
 def take_log_odds(probabilities: NDArray[np.float32]) -> None:
-    """Replace probabilities by their log odds in place: another array of this size would cost time to allocate."""
+    """Replace probabilities by their log odds, in place to save the time of an allocation."""
     np.clip(probabilities, SMALLEST, 1 - SMALLEST, out=probabilities)
     probabilities /= 1 - probabilities
     np.log(probabilities, out=probabilities)

@@ -1,8 +1,8 @@
 """Decisions of a model: calibration, decoding rule and thresholds, in ``decisions.json`` beside its weights.
 
-Calibration makes probabilities mean what they say: of the labels with 80 %, four in five should be right. Trained
-networks are too sure, and not alike at all levels of the tree; so each level has its own correction, fitted on
-documents that were not trained on.
+Calibrated probabilities match frequencies: of the labels with 80 %, four in five are right. Trained networks are
+overconfident, by a different amount at each level of the tree, so each level has its own correction, fitted on
+documents that were not used in training.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Method = Literal["temperature", "isotonic"]
 METHODS: tuple[Method, ...] = ("temperature", "isotonic")
 
 KNOTS = 100
-"""Points of an isotonic curve that are kept."""
+"""Maximum number of points kept of an isotonic curve."""
 LOWEST, HIGHEST, HALVINGS = 0.05, 20.0, 25
-"""Bounds of the search for a temperature, and its steps, for seven digits."""
+"""Bounds of the search for a temperature, and bisection steps for seven digits."""
 FAR = 100.0
-"""A logit that no model gives."""
+"""A logit beyond the range of any model."""
 REMEDY = "run hgclr calibrate again, or delete the file"
 
 Kind = TypeVar("Kind")
@@ -42,7 +42,7 @@ Floats = TypeVar("Floats", bound=np.floating)
 
 @dataclass(frozen=True)
 class Temperatures:
-    """``p = σ(z / T_d)``, with one temperature T_d for each level d (Guo et al., 2017): above 1 makes less sure."""
+    """``p = σ(z / T_d)``, with one temperature T_d for each level d (Guo et al., 2017); above 1 lowers confidence."""
 
     taxonomy: Taxonomy
     values: tuple[float, ...]
@@ -62,9 +62,9 @@ class Temperatures:
 
 @dataclass(frozen=True)
 class Isotonic:
-    """A rising curve for each level, linear between points: places (uncalibrated probabilities) and heights.
+    """A monotone, piecewise linear curve for each level: uncalibrated (places) to calibrated probabilities (heights).
 
-    It takes any shape, and needs more documents than temperatures.
+    It can have any shape, and needs more documents than temperatures.
     """
 
     taxonomy: Taxonomy
@@ -82,63 +82,63 @@ class Isotonic:
 
 
 Calibration = Temperatures | Isotonic
-"""What turns logits, (N, K), into probabilities, (N, K)."""
+"""A function from logits, (N, K), to probabilities, (N, K)."""
 
 
 def fit_calibration(method: Method, logits: Logits, gold: NDArray[np.bool_], taxonomy: Taxonomy) -> Calibration:
     """Fit a calibration to logits and gold labels, both (N, K), of documents that the model was not trained on.
 
-    Levels on which all labels are always absent or always present stay as they are; ``isotonic`` needs scikit-learn.
+    Levels on which no label varies are not calibrated; ``isotonic`` needs scikit-learn.
     """
     if method not in METHODS:
         raise InputError(f"unknown calibration {method!r}", remedy=f"choose one of {', '.join(METHODS)}")
     if not len(logits):
-        raise InputError("there is no document to calibrate on")
+        raise InputError("there are no documents to calibrate on")
     levels = [(logits[:, level], gold[:, level]) for level in taxonomy.levels]
-    silent = [depth in silent_levels(gold, taxonomy) for depth in range(1, taxonomy.depth + 1)]
+    constant = [depth in constant_levels(gold, taxonomy) for depth in range(1, taxonomy.depth + 1)]
     if method == "temperature":
-        values = [1.0 if skip else _temperature(*level) for level, skip in zip(levels, silent, strict=True)]
+        values = [1.0 if skip else _temperature(*level) for level, skip in zip(levels, constant, strict=True)]
         return Temperatures(taxonomy, tuple(values))
     require_extra("sklearn", extra="report", capability="Isotonic calibration")
     unchanged = ((0.0, 1.0), (0.0, 1.0))
-    curves = [unchanged if skip else _curve(*level) for level, skip in zip(levels, silent, strict=True)]
+    curves = [unchanged if skip else _curve(*level) for level, skip in zip(levels, constant, strict=True)]
     return Isotonic(taxonomy, tuple(curves))
 
 
-def silent_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
-    """Return the depths at which all labels are always absent, or always present: nothing can be fitted to them."""
+def constant_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
+    """Return the depths at which all labels are always absent, or always present, so nothing can be fitted."""
     return [depth for depth, level in enumerate(taxonomy.levels, 1) if len(np.unique(gold[:, level])) < 2]
 
 
 def calibration_from_json(fields: Mapping[str, Any], taxonomy: Taxonomy) -> Calibration:
-    """Return the calibration that ``to_json`` described; raise an `InputError` if it does not fit the tree."""
+    """Return the calibration from the output of ``to_json``; raise an `InputError` if it does not fit the tree."""
     try:
         method, levels = fields["method"], fields["levels"]
         if method not in METHODS:
             raise InputError(f"unknown calibration {method!r}")
         if len(levels) != taxonomy.depth:
-            raise InputError(f"a calibration of {len(levels)} levels for a tree of {taxonomy.depth}")
+            raise InputError(f"the calibration has {len(levels)} levels, the label tree {taxonomy.depth}")
         if method == "isotonic":
             curves = tuple((_rising(level["from"]), _rising(level["to"])) for level in levels)
             if any(len(places) != len(heights) for places, heights in curves):
-                raise ValueError("a curve has not one height for each of its places")
+                raise ValueError("a curve has lists of different lengths")
             return Isotonic(taxonomy, curves)
-        if strange := [value for value in levels if not 0 < float(value) < np.inf]:
-            raise ValueError(f"a temperature is {strange[0]}")
+        if invalid := [value for value in levels if not 0 < float(value) < np.inf]:
+            raise ValueError(f"a temperature is {invalid[0]}")
         return Temperatures(taxonomy, tuple(map(float, levels)))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the calibration cannot be read: {error!r}") from None
 
 
 def calibrated(logits: Logits, calibration: Calibration | None) -> NDArray[np.float32]:
-    """Return probabilities, (N, K), of logits, (N, K): their sigmoids where there is no calibration."""
+    """Return probabilities, (N, K), from logits, (N, K): their sigmoids if there is no calibration."""
     return sigmoid(logits.copy()) if calibration is None else calibration(logits)
 
 
 def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
-    """Return the sigmoid of logits, computed in place: a window of them may be large."""
+    """Return the sigmoid of logits, computed in place because a window may be large."""
     np.negative(logits, out=logits)
-    np.minimum(logits, 88, out=logits)  # exp(89) is no float32; 1 / (1 + exp(88)) is as good as 0
+    np.minimum(logits, 88, out=logits)  # exp(89) overflows float32; 1 / (1 + exp(88)) is practically 0
     np.exp(logits, out=logits)
     logits += 1
     np.reciprocal(logits, out=logits)
@@ -148,9 +148,9 @@ def sigmoid(logits: NDArray[Floats]) -> NDArray[Floats]:
 def _temperature(logits: Logits, gold: NDArray[np.bool_]) -> float:
     """Return the temperature with the least cross-entropy.
 
-    In s = 1/T it is convex, with the derivative ``∑ (σ(s z) - y) z``, which is 0 at one place. Instead of 1 and 0, y is
-    ``(n + 1) / (n + 2)`` for the n labels that are present and ``1 / (m + 2)`` for the m that are not (Platt, 1999):
-    else a level that a small dev has all right would be made infinitely sure.
+    It is convex in s = 1/T, with the derivative ``∑ (σ(s z) - y) z``, which has one zero. Instead of 1 and 0, y is
+    ``(n + 1) / (n + 2)`` for the n labels that are present and ``1 / (m + 2)`` for the m that are not (Platt, 1999).
+    Otherwise the probabilities of a level without errors on a small dev set would go to 0 and 1.
     """
     values, present = logits.astype(np.float64).ravel(), gold.ravel()
     number = int(present.sum())
@@ -164,7 +164,7 @@ def _temperature(logits: Logits, gold: NDArray[np.bool_]) -> float:
 
 
 def _curve(logits: Logits, gold: NDArray[np.bool_]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the points of the best rising curve; none is quite 0 or 1, because documents are finitely many."""
+    """Return the points of the best monotone curve, kept off 0 and 1 because the number of documents is finite."""
     from sklearn.isotonic import IsotonicRegression
 
     margin = 1 / (gold.size + 2)
@@ -180,13 +180,13 @@ def _curve(logits: Logits, gold: NDArray[np.bool_]) -> tuple[tuple[float, ...], 
 def _rising(values: Sequence[float]) -> tuple[float, ...]:
     points = np.array(values, dtype=np.float64)
     if points.ndim != 1 or not points.size or not (np.diff(points, prepend=0, append=1) >= 0).all():
-        raise ValueError("a curve does not rise between 0 and 1")
+        raise ValueError("a curve is not increasing from 0 to 1")
     return tuple(points.tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Everything between the logits and the labels of a text.
+    """Calibration, decoding rule and thresholds: how logits become labels.
 
     Args:
         taxonomy: the label tree.
@@ -194,9 +194,8 @@ class Decisions:
         thresholds: one for all labels, or one for each, (K,).
         calibration: turns logits into probabilities; None is the sigmoid.
         paths, allow_inner_nodes: see :class:`~hgclr.decisions.decoding.Decoder`.
-        abstain_below: stop at the parent of a label that is less probable than this: leave that label out, and all
-            below it. 0 leaves nothing out, as None does.
-        provenance: how these values were found: data, metric, scores.
+        abstain_below: withhold labels less probable than this, and all below them; None or 0 withholds nothing.
+        provenance: how these values were tuned: data, metric, scores.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.
@@ -214,7 +213,7 @@ class Decisions:
     def __post_init__(self) -> None:
         if self.abstain_below is not None and not 0 <= self.abstain_below <= 1:
             raise InputError(f"abstain_below is {self.abstain_below}", remedy="give a probability between 0 and 1")
-        self.decoder  # noqa: B018 (refuses what does not fit)
+        self.decoder  # noqa: B018 (checks the values)
 
     @cached_property
     def decoder(self) -> Decoder:
@@ -236,11 +235,11 @@ class Decisions:
         return replace(self, **changes) if changes else self
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities that these decisions are made of, (N, K), from logits, (N, K)."""
+        """Return the probabilities that decisions are made from, (N, K), from logits, (N, K)."""
         return calibrated(logits, self.calibration)
 
     def decide(self, probabilities: NDArray[np.float32]) -> Decided:
-        """Return the labels of documents, from probabilities, (N, K), which must be calibrated already."""
+        """Return the labels of documents, from calibrated probabilities, (N, K)."""
         predicted, shown = self.decoder(probabilities), self.decoder.shown(probabilities)
         if self.abstain_below is None:
             return Decided(predicted, np.zeros_like(predicted), shown)
@@ -248,18 +247,18 @@ class Decisions:
         return Decided(predicted & sure, predicted & ~sure, shown)
 
     def logit_shift(self) -> NDArray[np.float32]:
-        """Return what to add to each logit, (K,), so that it is above 0 just where its label passes its threshold.
+        """Return a shift for each logit, (K,), after which a logit above 0 means that the label passes its threshold.
 
         ``σ(z / T) > t`` is ``z - T logit(t) > 0``; without calibration T is 1. Added to the bias of a linear head, the
-        shift makes 0.5 the threshold of all labels. It leaves out the decoding rule. Thresholds of 0 and 1 give a shift
-        that no logit outweighs.
+        shift makes 0.5 the threshold of all labels. It ignores the decoding rule. Thresholds of 0 and 1 give a shift
+        larger than any logit.
 
         Raises:
-            InputError: if probabilities are calibrated in another way than by temperatures.
+            InputError: if the calibration is isotonic.
         """
         if not isinstance(self.calibration, Temperatures | None):
             raise InputError(
-                "thresholds on isotonic probabilities are no thresholds on logits",
+                "isotonic calibration cannot be expressed as thresholds on logits",
                 remedy="run hgclr calibrate with --method temperature or none",
             )
         thresholds = self.decoder.thresholds.astype(np.float64)
@@ -270,20 +269,20 @@ class Decisions:
         return shift
 
     def summary(self) -> str:
-        """Return how labels are decided, in a few words."""
+        """Return a short description of these decisions."""
         values = self.decoder.thresholds
         lowest, highest = float(values.min()), float(values.max())
         parts = [
             f"{self.rule} with k = {self.paths}" if self.rule == "top-k-paths" else self.rule,
             f"threshold {lowest:.3g}" if lowest == highest else f"thresholds {lowest:.3g} to {highest:.3g}",
-            "probabilities as trained" if self.calibration is None else "probabilities calibrated",
+            "probabilities not calibrated" if self.calibration is None else "probabilities calibrated",
         ]
         if self.abstain_below:
-            parts.append(f"only where {self.abstain_below:.1%} sure")
+            parts.append(f"abstaining below {self.abstain_below:.1%}")
         return "decoding: " + ", ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        values = [float(str(value)) for value in self.decoder.thresholds]  # the shortest that is the same float32
+        values = [float(str(value)) for value in self.decoder.thresholds]  # the shortest decimal for the float32
         one_for_all = np.ndim(self.thresholds) == 0
         return {
             "rule": self.rule,
@@ -296,18 +295,18 @@ class Decisions:
         }
 
     def write(self, folder: Path) -> None:
-        """Write ``decisions.json`` into a model's folder."""
+        """Write ``decisions.json`` into a model folder."""
         write_json(folder / FILE, self.to_json())
 
     @classmethod
     def read(cls, file: Path, taxonomy: Taxonomy) -> Decisions:
-        """Read ``decisions.json``; raise an `InputError` if it is broken, or made for another tree."""
+        """Read ``decisions.json``; raise an `InputError` if it is broken or does not fit the label tree."""
         try:
             fields = _of_type(dict, read_json(file))
             calibration, thresholds, below = fields["calibration"], fields["thresholds"], fields["abstain_below"]
             if isinstance(thresholds, dict):
                 if odd := sorted(thresholds.keys() ^ set(taxonomy.ids)):
-                    raise InputError(f"{len(odd)} labels are only in the thresholds or the model, such as {odd[0]!r}")
+                    raise InputError(f"{len(odd)} labels differ between thresholds and model, such as {odd[0]!r}")
                 thresholds = np.array([_number(thresholds[label]) for label in taxonomy.ids], dtype=np.float32)
             else:
                 thresholds = _number(thresholds)
@@ -324,12 +323,12 @@ class Decisions:
         except InputError as error:
             raise InputError(error.what, path=file, remedy=REMEDY) from None
         except (KeyError, ValueError, TypeError) as error:
-            raise InputError(f"broken: {error!r}", path=file, remedy=REMEDY) from None
+            raise InputError(f"cannot be read: {error!r}", path=file, remedy=REMEDY) from None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Decided:
-    """The predicted and the abstained labels of documents, and probabilities as the rule sees them, (N, K) each."""
+    """The predicted and the abstained labels of documents, and the probabilities that the rule used, (N, K) each."""
 
     predicted: NDArray[np.bool_]
     abstained: NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""Thresholds: the probabilities above which labels are given, tuned on dev for a metric and a decoding rule."""
+"""Thresholds: the probabilities above which labels are predicted, tuned on dev for a metric and a decoding rule."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 
 ROUNDS = 2
-"""Passes over all levels at most, and over all labels where Micro-F1 counts."""
+"""Maximum number of passes over all levels and, if Micro-F1 counts, over all labels."""
 BY_PATH: tuple[Rule, ...] = ("best-path", "top-k-paths")
 STEPS = 128
-"""Thresholds of the grid are multiples of 1/128, which float32 holds exactly."""
+"""Grid thresholds are multiples of 1/128, which are exact in float32."""
 ALWAYS, NEVER = np.float32(2), np.float32(-1)
-"""Instead of a probability, where the threshold does not decide."""
+"""Replace a probability that is not compared with the swept threshold."""
 BLOCK = 2**18
-"""Documents times labels that are counted at once."""
+"""Documents times labels counted at once."""
 
 Probabilities = NDArray[np.float32]
 Gold = NDArray[np.bool_]
@@ -39,10 +39,10 @@ Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 
 class DecodedSweep:
-    """Count the labels that thresholds ``steps / STEPS`` give, by decoding all documents for each step.
+    """Counts predicted labels at each threshold ``steps / STEPS``, by decoding all documents for each step.
 
-    Calling it takes the thresholds of all labels, (K,), and the labels that get the threshold of each step. It returns
-    for every step true positives, predicted labels, and the sum of F1 over labels.
+    A call takes the thresholds of all labels, (K,), and the labels whose threshold is swept. It returns for every step
+    true positives, predicted labels, and the sum of F1 over labels.
     """
 
     steps = np.arange(4, STEPS, 4)
@@ -64,10 +64,10 @@ class DecodedSweep:
 
 
 class BestPathSweep(DecodedSweep):
-    """Sweep ``best-path`` with one threshold for each level.
+    """Sweep of ``best-path`` with one threshold for each level.
 
-    The best of the paths that end at a level does not depend on thresholds: they only choose among the best of each
-    level. Gold labels come with their parents.
+    The best path that ends at a level does not depend on thresholds; they only choose the level. Gold labels include
+    their ancestors.
     """
 
     def __init__(self, taxonomy: Taxonomy, probabilities: Probabilities, gold: Gold, allow_inner_nodes: bool) -> None:
@@ -84,7 +84,7 @@ class BestPathSweep(DecodedSweep):
             self._tree.carry_down(sums, np.add)
             sums += penalties
             deepest = np.where(self._tree.arrange(gold[rows]), np.arange(len(taxonomy)), -1)
-            self._tree.carry_down(deepest, np.maximum)  # the deepest gold label of the path to each: places grow
+            self._tree.carry_down(deepest, np.maximum)  # the deepest gold label on each path: places grow with depth
             for depth, span in enumerate(self._tree.spans):
                 ends = span.start + sums[:, span].argmax(axis=1)[:, None]
                 self._ends[rows, depth] = ends[:, 0]
@@ -94,20 +94,20 @@ class BestPathSweep(DecodedSweep):
     def _count(self, thresholds: Thresholds) -> tuple[Counts, Counts, Counts]:
         odds = thresholds[self._first]
         take_log_odds(odds)
-        length = (self._sums - np.cumsum(odds)).argmax(axis=1)  # the first of equally good ones, as the rule does
+        length = (self._sums - np.cumsum(odds)).argmax(axis=1)  # ties go to the first, as in the rule
         every = np.arange(len(self._ends))
         ends, right = self._ends[every, length], self._right[every, length]
         counts = np.stack([np.bincount(part, minlength=len(self._gold_counts)) for part in (right[right >= 0], ends)])
-        self._tree.carry_up(counts, np.add)  # how many of the paths go through each place
+        self._tree.carry_up(counts, np.add)  # paths through each place
         return counts[0], counts[1], self._gold_counts
 
 
 class RuleSweep:
-    """Sweep all steps at once, for rules under which a lower threshold never takes a label away: all but paths.
+    """Sweep of all steps at once, for rules where a lower threshold never removes a label: all but the path rules.
 
-    Each decision has one critical value, and the label is given if the threshold is below it: its probability; with
-    ``closure``, the largest probability of the label and those below it; with ``drop-orphans``, the least of the label
-    and those above it.
+    Each decision has one critical value, and the label is predicted if the threshold is below it: its probability;
+    with ``closure``, the maximum over the label and its descendants; with ``drop-orphans``, the minimum over the label
+    and its ancestors.
     """
 
     steps = np.arange(1, STEPS)
@@ -132,7 +132,7 @@ class RuleSweep:
         return sums
 
     def _highest_steps(self, thresholds: Thresholds, swept: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """Return for each label and document, (K, N), the number of steps, from 0 on, at which it is given."""
+        """Return for each label and document, (K, N), the number of steps, from 0, at which it is predicted."""
         highest = np.empty(self._gold.shape, dtype=np.uint8)
         for rows in blocks(self._probabilities):
             block = self._probabilities[rows].copy()
@@ -142,13 +142,13 @@ class RuleSweep:
                 self._tree.carry_up(block, np.maximum)
             elif self._rule != "threshold":
                 self._tree.carry_down(block, np.minimum)
-            # p > j / STEPS just where ⌈p STEPS⌉ > j: multiplying by a power of two rounds nothing.
+            # p > j / STEPS if and only if ⌈p STEPS⌉ > j: multiplying by a power of two is exact.
             highest[:, rows] = np.clip(np.ceil(block * np.float32(STEPS)), 0, STEPS + 1).astype(np.uint8).T
         return highest
 
 
 def _counts_at(highest: NDArray[np.uint8], among: NDArray[np.bool_] | None) -> Counts:
-    """Return for each label and step, (K, steps), the documents that are given it, all or those of a mask, (K, N)."""
+    """Return for each label and step, (K, steps), in how many documents, all or of a mask, (K, N), it is predicted."""
     bins = STEPS + 2
     index = highest + (bins * np.arange(len(highest)))[:, None]
     counts = np.bincount((index if among is None else index[among]).ravel(), minlength=bins * len(highest))
@@ -158,23 +158,24 @@ def _counts_at(highest: NDArray[np.uint8], among: NDArray[np.bool_] | None) -> C
 
 
 def count(predicted: NDArray[np.bool_], gold: Gold) -> tuple[Counts, Counts, Counts]:
-    """Return for each label, (K,), its true positives, how often it is predicted, and how many documents have it."""
+    """Return for each label, (K,), the number of true positives, predictions and gold documents."""
     true, given, positives = (np.count_nonzero(matrix, axis=0) for matrix in (predicted & gold, predicted, gold))
     return true, given, positives
 
 
 def scopes_of(rule: Rule) -> tuple[Scope, ...]:
-    """Return how many thresholds can be tuned for a rule: where whole paths compete, a label has none of its own."""
+    """Return the scopes of thresholds that a rule supports: path rules have no threshold per label."""
     return SCOPES[:-1] if rule in BY_PATH else SCOPES
 
 
 @dataclass(frozen=True)
 class ThresholdTuner:
-    """Find the thresholds with the best F1 on documents that were not trained on.
+    """Finds the thresholds with the best F1 on documents that were not used in training.
 
-    Few documents say little, so each threshold is shrunk towards another: with n documents, in log odds, it is
-    ``(n t_own + m t_other) / (n + m)``. For a label, the other is that of its level, and n counts the documents that
-    have the label; for a level, and for all labels, it is 0.5, and n counts the documents that have a label there.
+    With few documents a threshold is unreliable, so it is shrunk towards another: in log odds it becomes
+    ``(n t_own + m t_other) / (n + m)``. A label's threshold is shrunk towards that of its level, and n counts the
+    documents with the label. A level's threshold, or the global one, is shrunk towards 0.5, and n counts the documents
+    with one of its labels.
 
     Args:
         taxonomy: the label tree.
@@ -192,13 +193,13 @@ class ThresholdTuner:
     allow_inner_nodes: bool = True
 
     def tune(self, scopes: Collection[Scope], probabilities: Probabilities, gold: Gold) -> dict[Scope, Thresholds]:
-        """Return a threshold for each label, (K,), by scope: one ``global``, one per ``level``, or one per ``label``.
+        """Return thresholds of all labels, (K,), by scope: one ``global``, one per ``level``, or one per ``label``.
 
-        Without shrinkage, thresholds per level score at least as well on these documents as one for all, and those per
-        label at least as well as those per level. A label without a document takes its level's threshold, a level
-        without one takes 0.5.
+        Without shrinkage, thresholds per level score at least as well on these documents as a global one, and those per
+        label at least as well as those per level. A label without a document gets its level's threshold, a level
+        without a document gets 0.5.
 
-        Scopes are some of those of :func:`scopes_of`; gold labels, (N, K), come with their parents.
+        ``scopes`` are among :func:`scopes_of`; gold labels, (N, K), include their ancestors.
         """
         if unfit := [scope for scope in scopes if scope not in scopes_of(self.rule)]:
             remedy = f"choose one of {', '.join(scopes_of(self.rule))}"
@@ -219,7 +220,7 @@ class ThresholdTuner:
         best = self._searched(sweep, np.full(len(every), 0.5, dtype=np.float32), every, total)
 
         def towards_half(groups: Collection[NDArray[np.int64]]) -> Thresholds:
-            """Return the one threshold of each group of labels, shrunk towards 0.5."""
+            """Return thresholds with that of each group of labels shrunk towards 0.5."""
             shrunk = best.copy()
             for labels in groups:
                 documents = int(np.count_nonzero(np.logical_or.reduce(gold[:, labels], axis=1)))
@@ -248,7 +249,7 @@ class ThresholdTuner:
     def _searched(
         self, sweep: DecodedSweep | RuleSweep, thresholds: Thresholds, labels: NDArray[np.int64], total: int
     ) -> Thresholds:
-        """Return thresholds in which some labels share the best one: of equally good ones the nearest to their own."""
+        """Return thresholds with the best common one for ``labels``; ties go to the nearest to their current one."""
         true, predicted, scores = sweep(thresholds, labels)
         values = weighed(self.metric, 2 * true / (predicted + total), scores / len(self.taxonomy))
         grid = sweep.steps / STEPS
@@ -265,9 +266,9 @@ class ThresholdTuner:
         return float(1 / (1 + np.exp(-odds)))
 
     def _per_label(self, of_level: Thresholds, probabilities: Probabilities, gold: Gold) -> Thresholds:
-        """Return each label's own threshold, unless those of the levels are better.
+        """Return a threshold for each label, or those of the levels if they score better.
 
-        For Macro-F1 one pass is enough. Micro-F1 depends on all labels, so a second pass can improve on the first.
+        For Macro-F1 one pass is enough. Micro-F1 depends on all labels, so a second pass can improve it.
         """
         best, reached = of_level, self.score(of_level, probabilities, gold)
         for _ in range(1 if self.metric == "macro" else ROUNDS):
@@ -281,10 +282,10 @@ class ThresholdTuner:
     def _own_thresholds(
         self, of_level: Thresholds, start: Thresholds, probabilities: Probabilities, gold: Gold
     ) -> Thresholds:
-        """Find each label's best threshold, shrunk towards its level's; counts start from those of ``start``.
+        """Return each label's best threshold, shrunk towards its level's; counts start from those of ``start``.
 
-        With ``drop-orphans`` a threshold matters only below a parent that is given, so parents come first; with
-        ``closure`` only where no child is given, so children come first.
+        With ``drop-orphans`` a threshold matters only below a predicted parent, so parents come first; with
+        ``closure`` only where no child is predicted, so children come first.
         """
         taxonomy = self.taxonomy
         columns, right = np.ascontiguousarray(probabilities.T), np.ascontiguousarray(gold.T)
@@ -294,8 +295,8 @@ class ThresholdTuner:
         tuned, chosen = of_level.copy(), np.zeros(right.shape, dtype=np.bool_)
         levels = taxonomy.levels[::-1] if self.rule == "closure" else taxonomy.levels
         for label in np.concatenate(levels).tolist():
-            fixed = np.zeros(len(gold), dtype=np.bool_)  # documents that are given the label whatever its threshold
-            free = ~fixed  # documents about which the threshold decides
+            fixed = np.zeros(len(gold), dtype=np.bool_)  # documents with the label at any threshold
+            free = ~fixed  # documents where the threshold decides
             if self.rule == "closure":
                 fixed = np.logical_or.reduce(chosen[taxonomy.children(label)], axis=0)
                 free = ~fixed
@@ -306,7 +307,7 @@ class ThresholdTuner:
                 own = self._best_cut(
                     columns[label][free],
                     right[label][free],
-                    surely=(int(np.count_nonzero(right[label] & fixed)), int(np.count_nonzero(fixed))),
+                    certain=(int(np.count_nonzero(right[label] & fixed)), int(np.count_nonzero(fixed))),
                     others=others,
                     support=(int(support[label]), total),
                 )
@@ -318,19 +319,19 @@ class ThresholdTuner:
         return tuned
 
     def _best_cut(
-        self, probabilities: Probabilities, gold: Gold, *, surely: Pair, others: Pair, support: Pair
+        self, probabilities: Probabilities, gold: Gold, *, certain: Pair, others: Pair, support: Pair
     ) -> float:
-        """Return the threshold of one label, half-way between the last document that is given it and the next.
+        """Return the best threshold of one label, halfway between the last document that gets the label and the next.
 
-        Probabilities and gold, (n,), are of the documents that the threshold decides about. ``surely`` counts the other
-        documents that are rightly given the label, and all that are; ``others`` the labels that all other thresholds
-        rightly give, and all that they give; ``support`` the documents that have the label, and all gold labels.
+        Probabilities and gold, (n,), are of the documents where the threshold decides. The pairs are: ``certain``, true
+        positives and predictions of the label in other documents; ``others``, the same for all other labels;
+        ``support``, gold documents of the label and of all labels.
         """
         order = np.argsort(-probabilities)
         falling = np.append(probabilities[order], np.float32(0))
-        # True positives and predictions, if the first 0, 1, … documents are given the label.
-        true = surely[0] + np.append(0, np.cumsum(gold[order]))
-        predicted = surely[1] + np.arange(len(order) + 1)
+        # True positives and predictions if the first 0, 1, … documents get the label.
+        true = certain[0] + np.append(0, np.cumsum(gold[order]))
+        predicted = certain[1] + np.arange(len(order) + 1)
         worth = weighed(
             self.metric,
             2 * (others[0] + true) / (others[1] + predicted + support[1]),
@@ -341,7 +342,7 @@ class ThresholdTuner:
         cut = int(np.where(possible, worth, -np.inf).argmax())
         above, below = np.float32(1) if cut == 0 else falling[cut - 1], falling[cut]
         middle = np.float32((np.float64(above) + below) / 2)
-        # Of neighbouring numbers there is none between.
+        # Adjacent float32 numbers have none in between.
         return float(middle if cut == 0 or middle < above else below)
 
 

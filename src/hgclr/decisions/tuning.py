@@ -1,7 +1,7 @@
-"""Tune decisions on dev: calibration, decoding rule, thresholds.
+"""Tuning of decisions on dev: calibration, decoding rule, thresholds.
 
-Scores on the documents that decisions were fitted to are optimistic. So dev is cut into folds, every way to decide is
-fitted to all folds but one and scored on that one. The best one is then fitted to the whole dev set.
+Scores on the documents that decisions were fitted to are optimistic. So every pair of a rule and a kind of thresholds
+is cross-validated on dev: fitted to all folds but one, scored on that one. The best is then fitted to all of dev.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hgclr.decisions.settings import (
     Method,
     Temperatures,
     calibrated,
+    constant_levels,
     fit_calibration,
-    silent_levels,
 )
 from hgclr.decisions.thresholds import BY_PATH, Metric, Scope, ThresholdTuner, scopes_of, weighed
 from hgclr.errors import InputError
-from hgclr.metrics.calibration import CalibrationScores
+from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
@@ -38,35 +38,35 @@ Thresholds = Literal["none", Scope]
 SIMPLEST_FIRST: tuple[Thresholds, ...] = ("none", "global", "level", "label")
 
 ENTRIES = 2**23
-"""Documents times labels to tune on: more would take minutes and change little."""
+"""Maximum documents times labels to tune on; more would take minutes and change little."""
 FOLDS = 5
 MANY = 2**21
-"""Documents times labels from which two folds are enough."""
-Way = tuple[Rule, Thresholds]
+"""Documents times labels above which two folds are enough."""
+Option = tuple[Rule, Thresholds]
 NOISE = 0.001
-"""Differences of F1 below this count as chance: the simpler way is chosen."""
+"""Differences of F1 below this count as chance, and the simpler candidate is chosen."""
 EXACT = 0.05
-"""Another way is reported if its share of documents with exactly their labels is larger by this."""
+"""Another candidate is reported if its share of exactly right documents is larger by this."""
 HARDLY = 0.1
-"""A level with fewer predicted labels than this share of its gold ones gets a warning."""
+"""hgclr warns about a level with fewer predicted labels than this share of its gold labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Logits and gold labels of documents that were not trained on, both (N, K); every label with its parent."""
+    """Logits and gold labels, ancestors included, of documents not used in training, both (N, K)."""
 
     logits: NDArray[np.float32]
     gold: NDArray[np.bool_]
 
     @classmethod
     def joined(cls, parts: Sequence[Outputs]) -> Outputs:
-        """Return the documents of several outputs, such as those of models each trained on other folds."""
+        """Return several outputs as one, such as those of the models of a cross-validation."""
         return cls(np.concatenate([part.logits for part in parts]), np.concatenate([part.gold for part in parts]))
 
 
 @dataclass(frozen=True)
 class Quality:
-    """F1 over all labels, Micro-precision and -recall, and the share of documents with exactly their labels."""
+    """F1 over all labels, Micro-precision and -recall, and the share of documents that are exactly right."""
 
     micro_f1: float
     macro_f1: float
@@ -85,7 +85,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to decide, and its scores on documents that it was not fitted to."""
+    """A rule with a kind of thresholds, and its scores on held-out documents."""
 
     rule: Rule
     thresholds: Thresholds
@@ -96,9 +96,9 @@ class Candidate:
 class Calibrated:
     """Tuned decisions and the comparison behind them.
 
-    ``before`` and ``after`` are the scores of the decisions until now, and of these, on documents that they were not
-    fitted to; so are ``calibration_before``, without calibration, and ``calibration_after``. ``best`` is the chosen one
-    of all ``candidates``, None if decisions stay as they were.
+    ``before`` and ``after`` are held-out scores of the previous and of the tuned decisions, ``calibration_before`` and
+    ``calibration_after`` those without and with calibration. ``best`` is the chosen one of all ``candidates``, None if
+    the decisions did not change.
     """
 
     decisions: Decisions
@@ -111,7 +111,7 @@ class Calibrated:
 
     @property
     def most_exact(self) -> Candidate | None:
-        """The candidate with by far the most documents exactly right, if F1 chose another one."""
+        """The candidate with by far the most documents exactly right, unless it was chosen."""
         most = max(self.candidates, key=lambda candidate: candidate.held_out.exact)
         return most if most.held_out.exact >= self.after.exact + EXACT else None
 
@@ -130,33 +130,33 @@ def calibrate(
     max_loss: float = 0.01,
     seed: int = 0,
 ) -> Calibrated:
-    """Find the best decisions on documents that the model was not trained on.
+    """Return the best decisions on documents that the model was not trained on.
 
-    Every rule is compared with every kind of thresholds. Of those within chance of the best, the one with the fewest
-    thresholds wins. Decisions stay as they are if nothing is better by ``metric``, or if ``metric`` is ``both`` and
-    everything better loses more than ``max_loss`` of Micro- or Macro-F1; a rule that you ask for is taken in any case.
+    Every rule is tried with every kind of thresholds. Of the candidates within `NOISE` of the best, the one with the
+    fewest thresholds wins. The decisions do not change if no candidate is better by ``metric``, or if ``metric`` is
+    ``both`` and every better one loses more than ``max_loss`` of Micro- or Macro-F1; a given rule is always used.
 
     Args:
         outputs: logits of any model whose sigmoids are probabilities, and gold labels.
-        today: the decisions until now; ``Decisions(taxonomy)`` for a new model.
+        today: the current decisions; ``Decisions(taxonomy)`` for a new model.
         method: calibration of probabilities.
-        rule: decoding rule; ``auto`` compares those that never give a child without its parent, ``best-path`` only
-            where all documents have one path.
-        scope: kind of thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that a
-            rule has, ``none`` leaves them at 0.5. Rules of paths take thresholds per level instead of per label.
+        rule: decoding rule; ``auto`` compares those that never predict a child without its parent, ``best-path`` only
+            if every document has one path.
+        scope: kind of thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that
+            the rule supports, ``none`` keeps 0.5. Path rules use thresholds per level instead of per label.
         metric: the mean of Micro- and Macro-F1 (``both``), or one of them.
         paths: k of ``top-k-paths``.
         risk: choose ``abstain_below`` so that at most this share of the predicted labels is wrong.
         shrinkage: see :class:`~hgclr.decisions.thresholds.ThresholdTuner`.
-        max_loss: how much Micro-F1 may fall for the sake of Macro-F1, and the other way round.
-        seed: decides which documents are in which fold.
+        max_loss: maximum loss of Micro-F1 for a gain of Macro-F1, and vice versa.
+        seed: seed of the folds.
 
     Raises:
         InputError: if fewer than two documents have a label, or the shapes do not fit the label tree.
     """
     taxonomy, gold = today.taxonomy, outputs.gold
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
-        raise InputError(f"logits {outputs.logits.shape} and gold labels {gold.shape} for {len(taxonomy)} labels")
+        raise InputError(f"logits {outputs.logits.shape} and gold {gold.shape} do not fit {len(taxonomy)} labels")
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
     search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
     if rule == "auto":
@@ -165,12 +165,12 @@ def calibrate(
             rules.append("best-path")
     else:
         rules = [rule]
-    ways: list[Way] = []
+    options: list[Option] = []
     for each in rules:
         scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
-        ways += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
-    scored, probabilities = search.held_out(ways, _folds(gold, seed))
-    candidates = [Candidate(*way, Quality.of(scores)) for way, scores in scored.items()]
+        options += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
+    scored, probabilities = search.held_out(options, _folds(gold, seed))
+    candidates = [Candidate(*option, Quality.of(scores)) for option, scores in scored.items()]
     past = MultiLabelScores(taxonomy)
     past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
     before = Quality.of(past)
@@ -180,20 +180,20 @@ def calibrate(
         decisions = _with_calibration(today, search.calibration())
     else:
         if scope == "label" and best.thresholds != "label":
-            logger.warning("%s has no thresholds per label: those per level are taken", best.rule)
+            logger.warning("%s has no thresholds per label; using thresholds per level", best.rule)
         decisions = search.fitted(best)
     if decisions.calibration is today.calibration:
         probabilities = decisions.probabilities(outputs.logits)
     elif decisions.calibration is not None:
-        for depth in silent_levels(gold, taxonomy):
-            logger.warning("level %d is not calibrated: all its labels are always absent, or always present", depth)
+        for depth in constant_levels(gold, taxonomy):
+            logger.warning("level %d is not calibrated: its labels are on none or on all of the documents", depth)
     counts = (past if best is None else scored[best.rule, best.thresholds]).per_label()
     for depth, level in enumerate(taxonomy.levels, 1):
         predicted, present = int(counts.predicted[level].sum()), int(counts.gold[level].sum())
         if predicted < HARDLY * present:
             logger.warning("level %d is rarely predicted: %d labels for %d gold labels", depth, predicted, present)
     if risk is not None:
-        decisions = replace(decisions, abstain_below=_sure_enough(decisions, probabilities, gold, risk))
+        decisions = replace(decisions, abstain_below=_abstention_limit(decisions, probabilities, gold, risk))
 
     calibration = {"before": CalibrationScores(taxonomy), "after": CalibrationScores(taxonomy)}
     calibration["before"].update(calibrated(outputs.logits, None), gold)
@@ -218,7 +218,7 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Fit ways to decide, to some documents or to all."""
+    """Fits candidates, to some documents or to all."""
 
     outputs: Outputs
     method: Method | Literal["none"]
@@ -229,18 +229,18 @@ class _Search:
     taxonomy: Taxonomy
 
     def held_out(
-        self, ways: Sequence[Way], folds: Sequence[NDArray[np.int64]]
-    ) -> tuple[dict[Way, MultiLabelScores], NDArray[np.float32]]:
-        """Return the scores of each way, and probabilities, (N, K), each fold's as fitted to the others."""
-        scored = {way: MultiLabelScores(self.taxonomy) for way in ways}
+        self, options: Sequence[Option], folds: Sequence[NDArray[np.int64]]
+    ) -> tuple[dict[Option, MultiLabelScores], NDArray[np.float32]]:
+        """Return the out-of-fold scores of each candidate and the out-of-fold probabilities, (N, K)."""
+        scored = {option: MultiLabelScores(self.taxonomy) for option in options}
         probabilities = np.empty_like(self.outputs.logits)
         for fold in folds:
             others = np.setdiff1d(np.arange(len(probabilities)), fold, assume_unique=True)
             calibration = self.calibration(others)
             known = calibrated(self.outputs.logits[others], calibration)
             probabilities[fold] = calibrated(self.outputs.logits[fold], calibration)
-            for rule in dict.fromkeys(rule for rule, _ in ways):
-                scopes = [thresholds for other, thresholds in ways if other == rule]
+            for rule in dict.fromkeys(rule for rule, _ in options):
+                scopes = [thresholds for other, thresholds in options if other == rule]
                 for scope, decisions in self._tuned(rule, scopes, known, self.outputs.gold[others]).items():
                     predicted = decisions.decide(probabilities[fold]).predicted
                     scored[rule, scope].update(predicted, self.outputs.gold[fold])
@@ -251,7 +251,7 @@ class _Search:
         known = calibrated(self.outputs.logits, calibration)
         decisions = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)[best.thresholds]
         if best.thresholds == "label" and (absent := int((~self.outputs.gold.any(axis=0)).sum())):
-            logger.warning("%d labels have no document: they take their level's threshold", absent)
+            logger.warning("%d labels have no document; they get the threshold of their level", absent)
         return replace(decisions, calibration=calibration)
 
     def calibration(self, documents: NDArray[np.int64] | slice = slice(None)) -> Calibration | None:
@@ -262,12 +262,12 @@ class _Search:
     def _tuned(
         self, rule: Rule, scopes: Sequence[Thresholds], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]
     ) -> dict[Thresholds, Decisions]:
-        """Return decisions with each kind of thresholds, for probabilities that are calibrated already."""
+        """Return decisions with each kind of thresholds, from calibrated probabilities."""
         tuner = ThresholdTuner(self.taxonomy, rule, self.metric, self.shrinkage, self.paths, self.allow_inner_nodes)
         tuned = tuner.tune([scope for scope in scopes if scope != "none"], probabilities, gold)
         plain = Decisions(self.taxonomy, rule, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes)
         return {
-            scope: plain if scope == "none" else replace(plain, thresholds=_as_few_as_possible(tuned[scope]))
+            scope: plain if scope == "none" else replace(plain, thresholds=_one_if_equal(tuned[scope]))
             for scope in scopes
         }
 
@@ -275,7 +275,7 @@ class _Search:
 def _choose(
     candidates: Sequence[Candidate], before: Quality, metric: Metric, max_loss: float, *, asked: bool
 ) -> Candidate | None:
-    """Return the simplest of the best candidates that do no harm, or the rule that was asked for, or None."""
+    """Return the simplest of the best candidates within ``max_loss``, else the best one if ``asked``, else None."""
 
     def harmless(quality: Quality) -> bool:
         loss = max(before.micro_f1 - quality.micro_f1, before.macro_f1 - quality.macro_f1)
@@ -296,31 +296,31 @@ def _choose(
         logger.warning("%s is used as requested, although it loses on dev: %s", best.rule, change)
         return best
     why = f"loses more than {100 * max_loss:g} points of one F1" if better else "is worse"
-    logger.warning("decisions stay as they were, because the best alternative %s: %s", why, change)
+    logger.warning("decisions did not change, because the best alternative %s: %s", why, change)
     return None
 
 
 def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
-    """Return decisions that give the same labels from calibrated probabilities, or the old ones where that fails."""
+    """Return decisions that predict the same labels from calibrated probabilities; ``today`` if there are none."""
     if not isinstance(calibration, Temperatures) or isinstance(today.calibration, Isotonic):
         return today
     if today.rule in BY_PATH or today.abstain_below:  # other rules compare a label with its threshold
         return today
     thresholds = calibration(-today.logit_shift()[None])[0]
-    return replace(today, thresholds=_as_few_as_possible(thresholds), calibration=calibration)
+    return replace(today, thresholds=_one_if_equal(thresholds), calibration=calibration)
 
 
-def _as_few_as_possible(thresholds: NDArray[np.float32]) -> float | NDArray[np.float32]:
+def _one_if_equal(thresholds: NDArray[np.float32]) -> float | NDArray[np.float32]:
     return float(thresholds[0]) if bool((thresholds == thresholds[0]).all()) else thresholds
 
 
 def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:
-    """Return the documents in random folds, those without a label shared out evenly."""
+    """Return the documents in random folds, with documents without a label spread evenly."""
     labelled: NDArray[np.bool_] = np.logical_or.reduce(gold, axis=1)
     if (number := int(labelled.sum())) < 2:
         raise InputError(
             f"too few documents to calibrate on: {number} of {len(gold)} have a label",
-            remedy="give at least two, better hundreds",
+            remedy="give at least two labelled documents, better hundreds",
         )
     folds = min(FOLDS, number) if gold.size < MANY else 2
     shuffled = np.random.default_rng(seed).permutation(len(gold))
@@ -328,18 +328,18 @@ def _folds(gold: NDArray[np.bool_], seed: int) -> list[NDArray[np.int64]]:
     return [np.sort(shuffled[fold::folds]) for fold in range(folds)]
 
 
-def _sure_enough(
+def _abstention_limit(
     decisions: Decisions, probabilities: NDArray[np.float32], gold: NDArray[np.bool_], risk: float
 ) -> float:
-    """Return the least probability from which at most the share ``risk`` of the predicted labels is wrong."""
+    """Return the lowest probability from which on at most the share ``risk`` of the predicted labels is wrong."""
     decided = decisions.decide(probabilities)
-    sureness = monotone(decided.probabilities, decisions.taxonomy)[decided.predicted]
-    order = np.argsort(-sureness)
-    falling = sureness[order]
+    confidence = monotone(decided.probabilities, decisions.taxonomy)[decided.predicted]
+    order = np.argsort(-confidence)
+    falling = confidence[order]
     share = np.cumsum(~gold[decided.predicted][order]) / np.arange(1, len(order) + 1)
-    last = np.append(falling[1:] != falling[:-1], True)[: len(order)]  # of equally sure ones, all are given or none
+    last = np.append(falling[1:] != falling[:-1], True)[: len(order)]  # ties are predicted together
     good = np.flatnonzero(last & (share <= risk))
     if not good.size:
-        logger.warning("no label is sure enough for a risk of %g", risk)
+        logger.warning("no probability is high enough for a risk of %g; all labels below 1 are withheld", risk)
         return 1.0
     return float(falling[good[-1]])

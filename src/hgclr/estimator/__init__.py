@@ -1,4 +1,4 @@
-"""The model as a scikit-learn estimator: fit, predict, pipelines, grid search, cross-validation."""
+"""scikit-learn estimator: fit, predict, pipelines, grid search, cross-validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``HGCLRClassifier``: texts and label paths in, a scikit-learn classifier out."""
+"""``HGCLRClassifier``: a scikit-learn classifier of texts into a label tree."""
 
 from __future__ import annotations
 
@@ -28,46 +28,46 @@ from hgclr.taxonomy import Taxonomy
 
 
 class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Sort texts into a tree of labels.
+    """Classifier of texts into a label tree.
 
-    ``X`` is a list, a one-dimensional array or a pandas Series of texts. ``y`` gives the labels of each in one of
-    these forms, and ``predict`` answers in the same:
+    ``X`` is a list, a one-dimensional array or a pandas Series of texts. ``y`` has the labels of each text in one of
+    these forms, and ``predict`` returns the same form:
 
     - a string is one path, ``"science > physics"``, or a label's id in ``taxonomy``;
-    - a tuple is one path too, by its names, ``("science", "physics")``;
+    - a tuple is one path as names, ``("science", "physics")``;
     - a list (array, set) of such strings or tuples is any number of paths;
     - an indicator matrix, (N, K), has a column for each label of ``taxonomy``, in its order.
 
-    Ancestors need not be given. Answers name the deepest labels, by their ids, as in ``classes_``; in an indicator
-    matrix ancestors are set too.
+    Ancestors are optional. Predictions name the deepest labels, by their ids, as in ``classes_``; an indicator matrix
+    includes the ancestors.
 
     Args:
         encoder: text encoder to start from: a name from the catalogue, a folder, or a hub name.
         architecture: ``flat`` (an encoder with a linear head), ``hgclr``, or one of ``hgclr.paper``; None is ``flat``,
-            and ``hgclr`` in the presets ``paper`` and ``published``.
-        preset: settings of the method: ``default``, ``paper`` or ``published``.
-        effort: ``head`` fits the head alone, in seconds; ``full`` trains the encoder too.
+            and ``hgclr`` in every preset but ``default``.
+        preset: settings of the method: ``default``, ``hgclr``, ``paper`` or ``published``.
+        effort: ``head`` fits only the head, in seconds; ``full`` also trains the encoder.
         taxonomy: the label tree: a :class:`~hgclr.Taxonomy`, a file in any of its formats, or nested dictionaries such
-            as ``{"science": {"physics": {}, "chemistry": {}}}``. None draws it from the paths in ``y``.
-        path_separator: stands between the names of a path.
-        epochs, batch_size, learning_rate: None takes what suits the data and the encoder.
-        max_length: tokens of a text that are read; None takes the preset's.
+            as ``{"science": {"physics": {}, "chemistry": {}}}``. None builds it from the paths in ``y``.
+        path_separator: the string between the names of a path.
+        epochs, batch_size, learning_rate: None chooses values for the data and the encoder.
+        max_length: maximum tokens per text; None takes the preset's.
         settings: further settings of the method, such as ``{"contrastive_weight": 0.3}``, see
             :class:`~hgclr.models.HGCLRConfig`.
-        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for what this machine runs fastest.
+        precision: ``fp32``, ``bf16``, ``fp16``, or ``auto`` for the fastest on this machine.
         validation_fraction: share of the documents that is held out to choose the best epoch by Macro-F1.
-        rule: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` where ``y`` has
-            one path for each document, otherwise the best rule on the documents held out, or ``closure``.
-        threshold: probability above which a label is given; None takes 0.5, or what calibration finds.
-        paths: how many paths ``top-k-paths`` gives.
-        calibrate: calibrate probabilities, and tune decoding rule and thresholds, on the documents held out, if they
-            are 10 or more; None does so in the preset ``default``, as ``hgclr train`` does.
-        random_state: seed, generator, or None for another result each time.
-        output_dir: folder to keep the training run in, such as for explanations; it must not hold one yet. None leaves
-            nothing on disk.
+        rule: decoding rule, see :class:`~hgclr.decisions.decoding.Decoder`. ``auto`` is ``best-path`` if ``y`` has one
+            path per document, otherwise the best rule on the documents held out, or ``closure``.
+        threshold: probability above which a label is predicted; None takes 0.5, or the value tuned by calibration.
+        paths: number of paths of ``top-k-paths``.
+        calibrate: calibrate probabilities, and tune decoding rule and thresholds, on the documents held out, if there
+            are 10 or more; None does so in the presets ``default`` and ``hgclr``, as ``hgclr train`` does.
+        random_state: seed, generator, or None for a different result each time.
+        output_dir: folder for the training run, for example for explanations; it must not contain a run. None writes
+            nothing to disk.
 
     Attributes:
-        classes_: the labels' ids in the tree's order, (K,); the paths, where the tree was drawn from ``y``.
+        classes_: the labels' ids in the tree's order, (K,); the paths if the tree was built from ``y``.
         taxonomy_: the label tree.
         classifier_: the :class:`~hgclr.HierarchicalClassifier` that predicts, for other thresholds or rules.
         history_: scores and losses of each epoch.
@@ -122,7 +122,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.output_dir = output_dir
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train on texts and their labels in one of the forms above; raise a ValueError if anything does not fit."""
+        """Train on texts and their labels in one of the forms above; raise a ValueError for bad input."""
         require_extra("torch", extra="sklearn", capability="Training")
         from hgclr.estimator.model import fit_model
 
@@ -133,28 +133,28 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             taxonomy = tree_of(targets, separator) if given is None else read_tree(given, separator)
             label_sets = [labels for labels, _ in find_labels(targets, taxonomy, separator, drawn=drawn)]
             if [] in label_sets:
-                raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="give it one, or leave it out")
+                raise InputError(f"y[{label_sets.index([])}]: no labels", remedy="add a label, or remove the text")
             one_path = targets.form.kind == "path"
             self.classifier_, self.history_ = fit_model(self, texts, label_sets, taxonomy, one_path=one_path)
         self._set_tree(self.classifier_.taxonomy, targets.form, drawn)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the labels of each text in the form in which ``fit`` was given them; a blank text gets no label.
+        """Return the labels of each text in the form of ``y`` in ``fit``; a blank text gets no label.
 
         The result is an array of ids or tuples of names, (N,), of lists of these, (N,), or an indicator matrix, (N, K).
         """
         return write_targets(self._decide(self._texts(X)), self._form, self.taxonomy_)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:  # noqa: N803
-        """Return the probability of every label for every text, (N, K), by ``classes_``; rows do not sum to 1."""
-        texts = self._texts(X)  # checks first that there is a classifier
+        """Return the probabilities of all labels, (N, K), in the order of ``classes_``; rows do not sum to 1."""
+        texts = self._texts(X)  # first, because it checks that the estimator is fitted
         return self.classifier_.predict_proba(texts)
 
     def score(self, X: Any, y: Any) -> float:  # noqa: N803
         """Return the Micro-F1 over all labels, ancestors included.
 
-        Labels that a tree drawn from training documents lacks count as not found.
+        A label that is missing from a tree built from training documents counts as not predicted.
         """
         texts = self._texts(X)
         with as_value_errors():
@@ -168,9 +168,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         return 2 * right / both if both else 0.0
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a folder: safetensors, JSON and tokenizer files, whole or not at all.
+        """Write the model folder atomically: safetensors, JSON and tokenizer files.
 
-        ``hgclr predict``, ``hgclr serve`` and :meth:`load` read it. A ``random_state`` that is a generator is not kept.
+        ``hgclr predict``, ``hgclr serve`` and :meth:`load` read it. A generator as ``random_state`` is not saved.
         """
         check_is_fitted(self)
         from hgclr.estimator.model import save
@@ -180,9 +180,9 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load the folder that :meth:`save` wrote, or the folder ``model`` of a training run.
+        """Load the folder that :meth:`save` wrote, or the model folder of a training run.
 
-        The latter predicts lists of paths, and has no parameters but the tree.
+        The latter predicts lists of paths, and its only parameter is the tree.
         """
         from hgclr.estimator.model import load
 
@@ -190,7 +190,7 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             return load(cls, Path(folder))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the parameters and, of a fitted one, the files of its model's folder: a pickle that loads anywhere."""
+        """Return the parameters and, if fitted, the files of the model folder, so that a pickle loads anywhere."""
         state: dict[str, Any] = dict(super().__getstate__())
         if (classifier := state.pop("classifier_", None)) is not None:
             from hgclr.estimator.model import pack
@@ -232,6 +232,6 @@ class HGCLRClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 def _check_lengths(texts: list[str], targets: Targets) -> None:
     if not texts:
-        raise InputError("X has no text")
+        raise InputError("X is empty", remedy="give at least one text")
     if len(texts) != len(targets):
-        raise InputError(f"X has {len(texts)} texts and y the labels of {len(targets)}")
+        raise InputError(f"X has {len(texts)} texts, but y has labels for {len(targets)}")

@@ -1,4 +1,4 @@
-"""Texts and labels as scikit-learn's users give them; the tree behind the labels, given or drawn from their paths."""
+"""Texts and labels in scikit-learn's forms, and the label tree, given or built from the labels' paths."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def in_row(argument: str, row: int) -> Iterator[None]:
 
 
 def read_texts(texts: Any, *, empty: bool) -> list[str]:
-    """Return the texts of a list, a one-dimensional array or a Series; ``empty`` tells whether one may be empty."""
+    """Return the texts of a list, a one-dimensional array or a Series; ``empty`` allows empty texts."""
     checked = []
     for row, text in enumerate(read_column(texts, "X", "texts")):
         with in_row("X", row):
             check_text(text)
             if not empty and is_blank(text):
-                raise InputError("empty text", remedy="leave the document out")
+                raise InputError("empty text", remedy="remove the document")
         checked.append(str(text))
     return checked
 
 
 def read_column(values: Any, argument: str, content: str) -> list[Any]:
-    """Return the members of a list, a one-dimensional array or a Series; refuse a single string, or a table."""
+    """Return the members of a list, a one-dimensional array or a Series; raise for a single string or a table."""
     if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
         remedy = f"give a list, a one-dimensional array or a pandas Series of {content}"
         raise InputError(f"{argument} is a single {type(values).__name__}", remedy=remedy)
@@ -72,9 +72,9 @@ Label = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """How labels are written: one ``path`` for each document, a list of ``paths``, or an indicator ``matrix`` for all.
+    """The form of labels: one ``path`` per document, a list of ``paths`` per document, or an indicator ``matrix``.
 
-    Paths are strings, or tuples of ``names``; the matrix has a ``dtype``.
+    Paths are strings or, with ``names``, tuples; ``dtype`` is that of the matrix.
     """
 
     kind: Literal["path", "paths", "matrix"]
@@ -86,7 +86,7 @@ class Form:
 class Targets:
     """The labels of documents before they are looked up in a tree, or the indicator matrix, bool (N, K).
 
-    The columns are the names of the matrix's, where it has any.
+    ``columns`` are the column names of the matrix, if it has any.
     """
 
     form: Form
@@ -98,7 +98,7 @@ class Targets:
 
 
 def read_targets(labels: Any) -> Targets:
-    """Read labels in any of their forms; whatever has two dimensions is an indicator matrix."""
+    """Read labels in any form; a value with two dimensions is an indicator matrix."""
     if getattr(labels, "ndim", 1) == 2:
         columns = getattr(labels, "columns", None)
         column_names = list(columns) if columns is not None and all(isinstance(name, str) for name in columns) else None
@@ -119,7 +119,7 @@ def read_targets(labels: Any) -> Targets:
 
 
 def write_targets(given: NDArray[np.bool_], form: Form, taxonomy: Taxonomy) -> NDArray[Any]:
-    """Write the labels of each document, (N, K), in a form; a path by the id of its deepest label, or by its names.
+    """Return the labels of each document, (N, K), in a form; a path is the id of its deepest label, or its names.
 
     The path of a document without labels is ``""`` or ``()``.
     """
@@ -141,17 +141,17 @@ def _read_label(label: object) -> Label:
         return tuple(map(str, label))
     remedy = "give a path such as 'science > physics', or a tuple of its names, or a list of these"
     if isinstance(label, int | np.integer):
-        remedy += "; tools of scikit-learn that number the labels (cross_val_predict) need an indicator matrix"
-    raise InputError(f"{label!r:.80} is no label", remedy=remedy)
+        remedy += "; for tools of scikit-learn that number the labels (cross_val_predict), give an indicator matrix"
+    raise InputError(f"{label!r:.80} is not a label", remedy=remedy)
 
 
 TreeLike = Taxonomy | str | Path | Mapping[str, Any]
 
 
 def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
-    """Draw the tree of all labels on the paths that documents have, in the order of their names.
+    """Build the tree of all labels on the paths of documents, sorted by name.
 
-    ``y`` has for each document a path, or a list of paths; a path is a string or a tuple of names.
+    ``y`` has a path, or a list of paths, for each document; a path is a string or a tuple of names.
 
     Example:
         >>> label_tree(["science > physics", ["law", "science"]]).ids
@@ -162,10 +162,10 @@ def label_tree(y: Any, *, path_separator: str = " > ") -> Taxonomy:
 
 
 def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> NDArray[np.int64]:
-    """Return labels as an indicator matrix, (N, K), which all of scikit-learn's tools and metrics understand.
+    """Return labels as an indicator matrix, (N, K), for scikit-learn's tools and metrics.
 
-    Every label brings its ancestors. The columns are in the order of the tree, ``taxonomy.ids``. For the forms of ``y``
-    and of the tree see :class:`HGCLRClassifier`.
+    Ancestors are included. The columns are in the order of the tree, ``taxonomy.ids``. For the forms of ``y`` and of
+    the tree see :class:`HGCLRClassifier`.
 
     Example:
         >>> label_matrix(["science > physics", ["law"]], label_tree(["law", "science > physics"]))
@@ -182,7 +182,7 @@ def label_matrix(y: Any, taxonomy: TreeLike, *, path_separator: str = " > ") -> 
 
 
 def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
-    """Return a tree that is given as one, as a file in any format, or as nested dictionaries."""
+    """Return a tree from a `Taxonomy`, a file in any format, or nested dictionaries."""
     if isinstance(taxonomy, Taxonomy):
         return taxonomy
     if isinstance(taxonomy, str | Path):
@@ -193,15 +193,15 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
     try:
         text = json.dumps(taxonomy)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the taxonomy is no tree of dictionaries: {error}") from None
+        raise InputError(f"the taxonomy is not a tree of dictionaries: {error}") from None
     return Taxonomy(*read_json(Source(text), separator))
 
 
 def tree_of(targets: Targets, separator: str) -> Taxonomy:
-    """Return the tree of all beginnings of the paths; labels that differ only in case or spaces get a warning."""
+    """Return the tree of the paths and all their prefixes; warn about labels that differ only in case or spaces."""
     if not isinstance(targets.content, list):
-        remedy = "give taxonomy, in the order of the columns"
-        raise InputError("y is an indicator matrix, which does not tell the tree", remedy=remedy)
+        remedy = "give the parameter taxonomy, with labels in the order of the columns"
+        raise InputError("the label tree cannot be built from an indicator matrix y", remedy=remedy)
     paths: Counter[NamePath] = Counter()
     names: dict[Label, NamePath] = {}
     for row, labels in enumerate(targets.content):
@@ -209,7 +209,7 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
             names |= {label: _names(label, separator) for label in labels if label not in names}
         paths.update(names[label] for label in labels)
     if not paths:
-        raise InputError("y has no label", remedy="give each document at least one")
+        raise InputError("y has no labels", remedy="give each document at least one")
     for twins in near_twins(paths):
         logger.warning("labels that differ only in case or spaces: %s", twins.summary(separator))
     return Taxonomy.from_paths(paths, separator)
@@ -218,26 +218,26 @@ def tree_of(targets: Targets, separator: str) -> Taxonomy:
 def find_labels(
     targets: Targets, taxonomy: Taxonomy, separator: str, *, drawn: bool
 ) -> Iterator[tuple[list[int], int]]:
-    """Yield for each document the indices of its labels with all ancestors, and how many are not in the tree.
+    """Yield for each document the indices of its labels with all ancestors, and the number of unknown labels.
 
-    In a tree ``drawn`` from documents every label is a path, and later documents may have labels that it lacks. In a
-    tree that was given, such a label is an error.
+    In a tree ``drawn`` (built) from documents every label is a path, and other documents may have unknown labels. In a
+    given tree an unknown label is an error.
     """
     if not isinstance(targets.content, list):
         if (columns := targets.content.shape[1]) != len(taxonomy):
             raise InputError(
                 f"the indicator matrix y has {columns} columns, the tree {len(taxonomy)} labels",
-                remedy="give a column for each label, in the tree's order; label_matrix makes one",
+                remedy="give a column for each label, in the tree's order, as label_matrix does",
             )
         if targets.columns not in (None, list(taxonomy.ids)):
-            remedy = "put the columns in the tree's order: y[list(taxonomy.ids)]"
-            raise InputError("the columns of y are not the labels of the tree, in its order", remedy=remedy)
+            remedy = "sort the columns: y[list(taxonomy.ids)]"
+            raise InputError("the columns of y are not the labels of the tree in its order", remedy=remedy)
         yield from ((np.flatnonzero(row).tolist(), 0) for row in taxonomy.close(targets.content))
         return
     by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
 
     def find(label: Label) -> tuple[list[int], list[NamePath]]:
-        """Return a label with all ancestors, and the paths of those that are not in the tree."""
+        """Return the indices of a label and its ancestors, and the paths of those that are not in the tree."""
         if drawn:
             names = _names(label, separator)
             paths = [names[:depth] for depth in range(1, len(names) + 1)]

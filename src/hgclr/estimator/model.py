@@ -1,4 +1,4 @@
-"""The model of an estimator: trained without side effects on the process; in a folder, and in a pickle."""
+"""Training, saving, loading and pickling of an estimator's model, without side effects on the process."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from hgclr.taxonomy import Taxonomy
 
 logger = logging.getLogger(__name__)
 FILE = "estimator.json"
-"""Beside the weights: parameters and form of the labels."""
+"""File beside the weights, with parameters and form of the labels."""
 REMEDY = "give a folder that HGCLRClassifier.save wrote, or the folder 'model' that hgclr train wrote"
 Estimator = TypeVar("Estimator", bound=Any)
-_ONE_AT_A_TIME = threading.RLock()
+_FIT_LOCK = threading.RLock()
 
 
 def fit_model(
     estimator: Any, texts: Sequence[str], label_sets: Sequence[Sequence[int]], taxonomy: Taxonomy, *, one_path: bool
 ) -> tuple[HierarchicalClassifier, list[dict[str, float]]]:
-    """Train a model with an estimator's parameters, and return it in memory with its scores by epoch.
+    """Train a model with an estimator's parameters; return it with its scores by epoch.
 
     Label sets are indices with all ancestors; with ``one_path`` every text gets exactly one path.
     """
@@ -54,8 +54,8 @@ def fit_model(
         raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose auto, {', '.join(RULES)}")
     if one_path and rule not in ("auto", "best-path"):
         raise InputError(
-            f"y has one path for each document, and rule={rule!r} may give a text none or several",
-            remedy="give a list of paths for each document, or rule='auto'",
+            f"y has one path for each document, but rule={rule!r} may predict none or several",
+            remedy="give a list of paths for each document, or set rule='auto'",
         )
     decisions = Decisions(
         taxonomy,
@@ -73,7 +73,7 @@ def fit_model(
         if (value := getattr(estimator, name)) is not None:
             model[name] = value
     if both := sorted(settings.keys() & {"encoder", "preset", "architecture", "max_length"}):
-        raise InputError(f"settings has {both[0]!r}, which is a parameter", remedy=f"set {both[0]}=...")
+        raise InputError(f"settings has the parameter {both[0]!r}", remedy=f"pass {both[0]}=... instead")
     names = ("effort", "epochs", "batch_size", "learning_rate", "precision", "calibrate")
     training = {name: getattr(estimator, name) for name in names} | {"seed": seed}
     run = RunConfig.build(
@@ -86,7 +86,7 @@ def fit_model(
     )
     seed, share = run.training.seed, estimator.validation_fraction
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise InputError(f"validation_fraction is {share!r}", remedy="give a share between 0 and 1")
+        raise InputError(f"validation_fraction is {share!r}", remedy="choose a number between 0 and 1")
     held_out = set(hold_out(len(texts), share, seed)[1].tolist())
     splits: dict[str, list[Document]] = {"train": [], "dev": []}
     for number, (text, labels) in enumerate(zip(texts, label_sets, strict=True)):
@@ -101,7 +101,7 @@ def fit_model(
             tokenizer,
             splits["train"],
             splits["dev"],
-            # Decisions are tuned below, within the limits of rule and threshold.
+            # Decisions are tuned below, with the given rule and threshold.
             settings=run.resolved_training.model_copy(update={"calibrate": False}),
             label_documents=run.uses_label_documents,
             lora=run.model.lora,
@@ -125,7 +125,7 @@ def fit_model(
 
 
 def _plain(value: Any) -> Any:
-    """Return a parameter in plain Python types; searches over parameters draw numbers of numpy."""
+    """Return a parameter in plain Python types; parameter searches use numpy numbers."""
     if isinstance(value, Taxonomy):
         return value.to_json()
     if isinstance(value, np.generic):
@@ -135,15 +135,15 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def own_randomness() -> Iterator[None]:
-    """Train in here: one thread at a time, with the process's random state as it was before and after.
+    """Let one thread at a time train, and restore the random state of the process afterwards.
 
-    Training seeds the generators of Python, numpy and torch, which belong to the whole process: two fits in two
-    threads would not repeat, and a user's own random numbers would.
+    Training seeds the global generators of Python, numpy and torch. Without this, fits in two threads would not be
+    reproducible, and the user's random numbers would repeat after each fit.
     """
     import torch
 
-    with _ONE_AT_A_TIME, torch.random.fork_rng():
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (it is this one that training seeds)
+    with _FIT_LOCK, torch.random.fork_rng():
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (training seeds this one)
         try:
             yield
         finally:
@@ -167,7 +167,7 @@ class EpochLog(TrainerCallback):
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Turn the bars and notices of transformers and datasets off, and back to what they were."""
+    """Switch off the progress bars and messages of transformers and datasets, and restore them afterwards."""
     import datasets
     from transformers.utils import logging as transformers_logging
 
@@ -187,18 +187,18 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
-    """Return the files of a classifier's folder by name."""
+    """Return the files of a classifier's model folder by name."""
     with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary, quiet_libraries():
         classifier.save_pretrained(Path(temporary) / "model")
         return {path.name: path.read_bytes() for path in sorted((Path(temporary) / "model").iterdir())}
 
 
 def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
-    """Load the classifier from the files of its folder."""
+    """Load a classifier from the files of its model folder."""
     with tempfile.TemporaryDirectory(prefix="hgclr-", ignore_cleanup_errors=True) as temporary:
         for name, content in files.items():
             if name != Path(name).name:
-                raise InputError(f"{name!r} is not the name of a file")
+                raise InputError(f"{name!r} is not a file name")
             (Path(temporary) / name).write_bytes(content)
         return _load_folder(Path(temporary))
 
@@ -207,14 +207,14 @@ def _load_folder(folder: Path) -> HierarchicalClassifier:
     with quiet_libraries():
         classifier = HierarchicalClassifier.load(folder)
     if not isinstance(classifier.backend, TorchBackend):
-        raise InputError("an ONNX model", path=folder, remedy="open it with hgclr.HierarchicalClassifier")
+        raise InputError("this is an ONNX model", path=folder, remedy="load it with hgclr.HierarchicalClassifier")
     return classifier
 
 
 def save(estimator: Any, folder: Path) -> None:
-    """Write a fitted estimator into a folder, which may be new, empty, or hold an estimator."""
+    """Write a fitted estimator to a folder, which may be new, empty, or contain an estimator."""
     if folder.exists() and not (folder / FILE).is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError("the folder holds something else", path=folder, remedy="give the name of a new folder")
+        raise InputError("the folder contains other files", path=folder, remedy="choose a new folder")
     parameters = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
     if isinstance(estimator.random_state, np.random.RandomState):
         parameters["random_state"] = None
@@ -237,7 +237,7 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def load(kind: type[Estimator], folder: Path) -> Estimator:
-    """Load an estimator that was saved, or make one from the folder that ``hgclr train`` wrote."""
+    """Load a saved estimator, or build one from a model folder of ``hgclr train``."""
     if not folder.is_dir():
         raise InputError("no such folder", path=folder, remedy=REMEDY)
     classifier, file = _load_folder(folder), folder / FILE
@@ -251,7 +251,7 @@ def load(kind: type[Estimator], folder: Path) -> Estimator:
         estimator = kind(**fields["parameters"])
         form, drawn, history = Form(**fields["labels"]), fields["drawn"], fields["history"]
     except (KeyError, TypeError) as error:
-        raise InputError(f"broken: {error}", path=file, remedy=REMEDY) from None
+        raise InputError(f"cannot be read: {error}", path=file, remedy=REMEDY) from None
     estimator.classifier_, estimator.history_ = classifier, history
     estimator._set_tree(classifier.taxonomy, form, drawn)
     return estimator  # type: ignore[no-any-return]

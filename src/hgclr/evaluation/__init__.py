@@ -1,1 +1,1 @@
-"""What a trained model does: reports, comparisons, audits, explanations."""
+"""Reports, comparisons, audits and explanations of trained models."""

@@ -1,4 +1,4 @@
-"""Audit a split: compare the gold labels of documents with the predictions of a model that has not seen them."""
+"""Audit of a split: gold labels compared with the predictions of a model that was not trained on the documents."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from hgclr.presentation import render_page
 
 logger = logging.getLogger(__name__)
 LISTED = 20
-"""Pairs of labels, and labels, that are listed."""
+"""Maximum number of pairs of labels, and of labels, in the result."""
 SURE = 1.0
-"""Contradiction from which an error is counted: the decision is at least ten times less probable than usual."""
+"""Minimum strength of a contradiction that counts as an error: at least ten times less probable than usual."""
 EXAMPLES = 2
-"""Documents that are shown for a pair of labels."""
+"""Example documents per pair of labels."""
 PAIRS_OF_DOCUMENT = 100
-"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+"""Maximum pairs counted for one document; only documents with dozens of wrong labels have more."""
 COLUMNS = ("row", "text", "gold", "predicted", "kind", "level", "score", "verdict")
-"""Of the table, before the other columns of the data; the last of these is empty, for the reviewer."""
+"""First columns of the table, before those of the data; ``verdict`` is empty, for the reviewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow:
-    """A document and its place: its line in a text file (a table's header is line 1), else counted from 1."""
+    """A document; its number is its line in a text file (a table's header is line 1), otherwise its position from 1."""
 
     number: int
     text: str
@@ -46,7 +46,7 @@ class LabelledRow:
 
 
 class LabelSurvey(NamedTuple):
-    """Number of documents of a split, whether each has one path from the top, and whether any ends above a leaf."""
+    """Number of documents of a split, whether each has one path, and whether any path ends above a leaf."""
 
     documents: int
     one_path: bool
@@ -55,12 +55,12 @@ class LabelSurvey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A decision of the annotation that the model contradicts.
+    """An extra or missing label of a document, according to the model.
 
     Args:
         label: the label, with its probability.
-        gold: whether it is a gold label of the document; the model would decide otherwise.
-        usual: the model's mean agreement with such decisions about this label.
+        gold: whether it is a gold label of the document; the model predicts the opposite.
+        usual: the model's mean agreement with the same annotation of this label in all documents.
         strength: see :meth:`~hgclr.evaluation.contradictions.Scorer.strengths`.
     """
 
@@ -103,8 +103,8 @@ class ConfusedPair:
     Args:
         first, second: the labels, by id.
         paths: the names down to each.
-        first_gold: documents of which the first is gold and the second predicted.
-        second_gold: documents the other way round.
+        first_gold: number of documents with the first gold and the second predicted.
+        second_gold: number of documents with the second gold and the first predicted.
         examples: rows and texts of the most contradicted of these documents.
     """
 
@@ -126,9 +126,9 @@ class SuspectLabel:
 
     Args:
         id, path: the label.
-        gold: documents with this gold label.
-        wrong: those of them that are contradicted there by at least :data:`SURE`.
-        missing: documents without it that are contradicted there by at least :data:`SURE`.
+        gold: number of documents with this gold label.
+        wrong: number of these with a contradiction of at least :data:`SURE` at the label.
+        missing: number of documents without it with a contradiction of at least :data:`SURE` at the label.
         usual: the model's mean agreement with its gold documents.
         error_rate: ``wrong / gold``, the estimated share of its gold documents that should not have it.
     """
@@ -144,17 +144,17 @@ class SuspectLabel:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result.
+    """The result of an audit.
 
     Args:
         data: name of the data folder.
         file: the file of the split.
         split: its name.
         documents: number of documents.
-        contradicted: number of documents that the model would label otherwise.
-        kinds: these by kind.
-        findings: the most contradicted ones, the strongest first.
-        pairs: labels that are confused most.
+        contradicted: number of documents with other predicted than gold labels.
+        kinds: number of contradicted documents by kind.
+        findings: the most contradicted documents, strongest first.
+        pairs: the most confused pairs of labels.
         suspect_labels: labels whose gold documents are contradicted most.
     """
 
@@ -190,7 +190,7 @@ def audit(
     on_survey: Callable[[int], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
-    """Find the documents whose labels a model contradicts most.
+    """Return the documents whose labels a model contradicts most.
 
     Example:
         >>> classifier = HierarchicalClassifier.load("runs/first/model")  # doctest: +SKIP
@@ -200,25 +200,25 @@ def audit(
 
     Args:
         classifier: the model, which was not trained on these documents.
-        folder: the documents, read with the classifier's own label tree.
+        folder: the documents, read with the classifier's label tree.
         split: its split; for ``train`` see :func:`hgclr.evaluation.folds.audit_folds`.
         top: number of documents to return.
         on_survey: called once, with the number of documents of the split.
         progress: called with the number of documents read since the last call.
 
     Raises:
-        InputError: if the folder was read with another tree, has no such split, or a row of it is bad.
+        InputError: if the folder was read with another tree, the split is missing, or a row is bad.
     """
     if folder.taxonomy != classifier.taxonomy:
         raise InputError(
-            "the data is read with another label tree than the model has",
+            "the data was read with another label tree than the model's",
             path=folder.path,
             remedy="open the folder with taxonomy=classifier.taxonomy",
         )
     if split == "train":
         logger.warning(
-            "a model does not find errors in documents that it was trained on; hgclr audit --folds audits train with"
-            " models that have not seen it"
+            "a model finds few errors in documents that it was trained on; to audit train with out-of-fold models,"
+            " use hgclr audit --folds"
         )
     survey = survey_labels(folder, split)
     if on_survey is not None:
@@ -229,10 +229,10 @@ def audit(
 
 
 def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) -> Iterator[LabelledRow]:
-    """Yield the documents of a split in order, with the other columns of their rows if asked for.
+    """Yield the documents of a split in order; with ``all_columns``, also the other columns of their rows.
 
     Raises:
-        InputError: at a bad row, unless the folder may skip it; if the file is damaged.
+        InputError: at a bad row, unless the folder skips bad rows; if the file is damaged.
     """
     path, own = folder.split_path(split), (folder.form.text_column, folder.form.label_column)
     labels = LabelReader(folder.taxonomy, folder.form)
@@ -251,10 +251,10 @@ def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) 
 
 
 def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
-    """Read the labels of a split once, so that a bad row is found before a model has run for hours.
+    """Survey the labels of a split, which also finds a bad row before a model has run for hours.
 
     Raises:
-        InputError: at a bad row, unless the folder may skip it; if there is no document.
+        InputError: at a bad row, unless the folder skips bad rows; if there is no document.
     """
     documents, one_path, ends_inside = 0, True, False
     for document in folder.documents(split):
@@ -265,10 +265,10 @@ def survey_labels(folder: DataFolder, split: str) -> LabelSurvey:
 
 
 def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
-    """Return the decisions for an audit: the model's, without abstention and always with whole paths.
+    """Return the decisions for an audit: the model's, without abstention and always with all ancestors.
 
-    The rule ``threshold`` may predict a child without its parent; ``best-path`` replaces it where every document has
-    one path, else ``closure``.
+    The rule ``threshold`` may predict a child without its parent; ``best-path`` replaces it if every document has one
+    path, else ``closure``.
     """
     certain = replace(decisions, abstain_below=None)
     if certain.rule != "threshold":
@@ -279,9 +279,9 @@ def audit_decisions(decisions: Decisions, survey: LabelSurvey) -> Decisions:
 
 
 class Auditor:
-    """Collect documents with probabilities, batch by batch, then rank them.
+    """Collects contradicted documents batch by batch, then ranks them.
 
-    Texts are not kept, but read again for the documents that are shown.
+    Texts are not kept in memory; those of the findings are read again.
     """
 
     def __init__(self, folder: DataFolder, split: str) -> None:
@@ -305,12 +305,12 @@ class Auditor:
             self._log.update([row.number for row in window], decided.probabilities, gold, decided.predicted)
 
     def result(self, top: int) -> Audit:
-        """Return the audit with the ``top`` most contradicted documents; equal ones by their place."""
+        """Return the audit with the ``top`` most contradicted documents, ties in file order."""
         log, taxonomy, documents = self._log, self.folder.taxonomy, self._agreement.documents
         scorer = Scorer(taxonomy, self._agreement.usual())
         if 2 * len(log) > documents:
             logger.warning(
-                "the model would label %d of %d documents otherwise: it may be the model that is wrong",
+                "the model contradicts %d of %d documents, so it may be the model that is wrong",
                 len(log),
                 documents,
             )
@@ -322,7 +322,7 @@ class Auditor:
         rows: dict[int, LabelledRow] = {}
         for row in labelled_rows(self.folder, self.split, all_columns=True):
             if row.number in shown:
-                # Cells as JSON and tables can hold them: dates as text, characters that are not UTF-8 replaced.
+                # Make cells fit for JSON and tables: dates become text, characters that are not UTF-8 are replaced.
                 plain = json.dumps(row.columns, ensure_ascii=False, default=str).encode(errors="replace")
                 rows[row.number] = replace(row, columns=json.loads(plain))
             if len(rows) == len(shown):
@@ -353,9 +353,9 @@ class Auditor:
 def _confused_pairs(
     scorer: Scorer, documents: Iterable[ContradictedDocument]
 ) -> tuple[Counter[tuple[int, int]], dict[tuple[int, int], list[int]]]:
-    """Return counts by gold and predicted label, and rows of examples for the pairs that most documents confuse.
+    """Return counts by gold and predicted label, and example rows of the most frequent pairs.
 
-    Documents come with the most contradicted first.
+    ``documents`` are sorted, most contradicted first.
     """
     counts, examples = Counter[tuple[int, int]](), defaultdict[tuple[int, int], list[int]](list)
     for document in documents:
@@ -373,7 +373,7 @@ def _suspect_labels(
 ) -> tuple[SuspectLabel, ...]:
     """Return the labels with the highest estimated error rate among their gold documents.
 
-    They are ordered by the lower end of the rate's 95 % interval (Wilson), so that 40 of 100 comes before 1 of 2.
+    They are sorted by the lower end of the rate's 95 % interval (Wilson), so that 40 of 100 comes before 1 of 2.
     """
     wrong, missing = Counter[int](), Counter[int]()
     for document in documents:
@@ -430,10 +430,7 @@ def _finding(document: ContradictedDocument, score: float, scorer: Scorer, row: 
 def write_audit(folder: Path, audit: Audit, *, raw: bool = False) -> list[Path]:
     """Write ``audit.html``, ``audit.csv`` and ``audit.json`` and return their paths; other files in the folder stay.
 
-    For ``raw`` see :func:`audit_csv`.
-
-    Raises:
-        InputError: if one cannot be written.
+    For ``raw`` see :func:`audit_csv`. A file that cannot be written raises InputError.
     """
     files = {
         "audit.html": render_page("evaluation/templates/audit.html", audit=audit, percent=percent).encode(),
@@ -444,7 +441,7 @@ def write_audit(folder: Path, audit: Audit, *, raw: bool = False) -> list[Path]:
 
 
 def audit_csv(audit: Audit, *, raw: bool = False) -> bytes:
-    """Return the findings as a table, one document a row, with an empty column for the reviewer's verdict.
+    """Return the findings as a table, one document per row, with an empty column for the reviewer's verdict.
 
     Cells that a spreadsheet would run as formulas become texts, unless ``raw``.
     """
@@ -460,7 +457,7 @@ def audit_csv(audit: Audit, *, raw: bool = False) -> bytes:
         labels = paths(each.gold), paths(each.predicted)
         own = each.row, each.text, *labels, each.kind, each.level, f"{each.score:.4f}", ""
         writer.writerow([*own, *(each.columns.get(name, "") for name in others)])
-    # With a byte order mark, without which spreadsheets misread UTF-8.
+    # Spreadsheets read UTF-8 correctly only with a byte order mark.
     return stream.getvalue().encode("utf-8-sig")
 
 

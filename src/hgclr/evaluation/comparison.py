@@ -1,4 +1,4 @@
-"""Compare reports with the first of them: differences, and whether chance explains them; as a page, too."""
+"""Comparison of reports with the first of them: differences, paired tests, and an HTML page."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ NEEDED |= {"calibration", "labels", "resampled"}
 REMEDY, AGAIN = "give a folder that hgclr evaluate --output wrote", "evaluate the model again"
 DRAWN = {"micro_f1": "Micro-F1", "macro_f1": "Macro-F1", "hierarchical_f1": "Hierarchical F1"}
 CHANGES = 15
-"""Labels listed among those that gained most, and among those that lost most."""
+"""Maximum number of labels in the list of gains and in that of losses."""
 PLAUSIBLE = 0.05
-"""The p-value from which a difference may well be chance."""
+"""The p-value from which a difference may be chance."""
 
 
 def read_report(place: str | Path) -> dict[str, Any]:
     """Return the content of the report.json in a folder, or of the file itself.
 
     Raises:
-        InputError: if there is no report, or none that this version can read.
+        InputError: if there is no report, or this version cannot read it.
     """
     path = Path(place)
     if path.is_dir():
@@ -54,11 +54,11 @@ def read_report(place: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"no report: {error.strerror}", path=path, remedy=REMEDY) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"broken: {error}", path=path, remedy=AGAIN) from None
+        raise InputError(f"not JSON: {error}", path=path, remedy=AGAIN) from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise InputError("not a report", path=path, remedy=REMEDY)
     if content.get("version") != VERSION:
-        what = f"a report of version {content.get('version')!r}, where {VERSION} is needed"
+        what = f"the report has version {content.get('version')!r}; version {VERSION} is needed"
         raise InputError(what, path=path, remedy=AGAIN)
     if missing := sorted(NEEDED - content.keys()):
         raise InputError(f"broken: {missing[0]!r} is missing", path=path, remedy=AGAIN)
@@ -78,7 +78,7 @@ class LabelChange:
 
     @property
     def change(self) -> float:
-        """The gain of the other report, in documents: the difference in F1 times the documents of the label."""
+        """The gain of the other report: the difference in F1 times the gold documents of the label."""
         return (self.other - self.first) * self.gold
 
 
@@ -89,7 +89,7 @@ class Comparison:
     Args:
         names: of the reports.
         contents: of each report.json.
-        tests: for every report but the first, its differences to the first by name of the score; see
+        tests: for every report but the first, its differences from the first by name of the score; see
             :func:`~hgclr.metrics.intervals.paired_difference`.
     """
 
@@ -128,17 +128,16 @@ class Comparison:
 
 
 def compare(reports: Sequence[str | Path]) -> Comparison:
-    """Compare reports with the first of them, by a paired bootstrap test on the resamples that they hold.
+    """Compare reports with the first of them, by a paired bootstrap test on their resamples.
 
     Args:
         reports: folders of reports, or their report.json.
 
     Raises:
-        InputError: if there are fewer than two, one is no report, or they do not share documents, label tree and
-            resamples.
+        InputError: if there are fewer than two, one is not a report, or documents, label tree or resamples differ.
     """
     if len(reports) < 2:
-        raise InputError("a comparison needs two reports or more", remedy="give the folders of both")
+        raise InputError("a comparison needs at least two reports", remedy="give the folders of both")
     contents = [read_report(place) for place in reports]
     with refuse_broken(lambda error: InputError(f"a report is broken: {error!r:.200}", remedy=AGAIN)):
         resampled = [Resampled.from_json(content["resampled"]) for content in contents]
@@ -164,7 +163,7 @@ def compare(reports: Sequence[str | Path]) -> Comparison:
 
 
 def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) -> None:
-    """Refuse reports on other documents, or on another label tree."""
+    """Raise if two reports have different documents or label trees."""
     one, two = ([(label["id"], label["name"], label["parent"]) for label in each["labels"]] for each in (first, other))
     if one != two:
         label = next(mine or its for mine, its in zip_longest(one, two) if mine != its)[0]
@@ -184,9 +183,9 @@ def _check_documents(first: dict[str, Any], other: dict[str, Any], both: str) ->
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A score in another report than the first, and the difference; the p-value where the score was resampled.
+    """A score of another report, its difference from the first, and the p-value if the score was resampled.
 
-    There is a verdict where chance hardly explains the difference.
+    ``verdict`` is None if the difference may be chance.
     """
 
     value: str
@@ -205,7 +204,7 @@ class ComparisonLine:
 
 
 def score_lines(comparison: Comparison) -> list[ComparisonLine]:
-    """Return a line for each of the scores that a report begins with."""
+    """Return a line for each of `HEADLINES`."""
     return [_line(score, comparison) for score in HEADLINES]
 
 
@@ -265,7 +264,7 @@ def write_comparison(output: str | Path, comparison: Comparison, *, command: str
 
 
 def _dots(figure: Figure, comparison: Comparison) -> str:
-    """Draw a dot for every score, and a line as long as its 95% interval."""
+    """Plot every score as a dot with its 95% interval."""
     axes = figure.subplots()
     step = 0.7 / len(comparison.names)
     words = []
@@ -277,7 +276,7 @@ def _dots(figure: Figure, comparison: Comparison) -> str:
             [score - 100 * interval["low"] for score, interval in zip(scores, intervals, strict=True)],
             [100 * interval["high"] - score for score, interval in zip(scores, intervals, strict=True)],
         ]
-        # Where an interval ends at 0 or 100, rounding may put the score outside of it.
+        # If an interval ends at 0 or 100, rounding may put the score outside of it.
         reach = [[max(0.0, length) for length in side] for side in reach]
         axes.errorbar(
             scores,

@@ -1,4 +1,4 @@
-"""How strongly a model contradicts the gold labels of documents: the formula, and the kinds of contradiction."""
+"""Contradictions between a model and the gold labels of documents: their score and their kinds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hgclr.taxonomy import Taxonomy
 Kind = Literal["other path", "missing label", "extra label", "too shallow", "too deep"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SMALLEST = 1e-4
-"""Lower limit of a probability in a ratio: no model knows how rare something is that happens once in 10,000."""
+"""Lower limit of a probability in a ratio; models cannot estimate smaller ones."""
 SHRINKAGE = 10.0
 """Weight of the level's mean in the mean of a label, in documents; it matters for labels with few documents."""
 
 
 class ContradictedDocument(NamedTuple):
-    """A document whose gold labels are not the predicted ones; every label comes with its parent.
+    """A document whose gold labels differ from the predicted ones; both include all ancestors.
 
-    ``row`` is its place in the file; probabilities are those of its gold and its predicted labels, by index.
+    ``row`` is its place in the file; ``probabilities`` has its gold and predicted labels, by index.
     """
 
     row: int
@@ -43,7 +43,7 @@ class ContradictedDocument(NamedTuple):
 
 
 class ContradictionLog(Sequence[ContradictedDocument]):
-    """The contradicted documents, with 9 bytes for each of their labels; no other document is kept."""
+    """The contradicted documents, in 9 bytes per label; other documents are not kept."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -86,11 +86,10 @@ class ContradictionLog(Sequence[ContradictedDocument]):
 
 
 class Agreement:
-    """The mean probability, for each label, of the decisions of the annotation; memory O(labels).
+    """The model's mean agreement with the annotation, for each label; memory O(labels).
 
-    The agreement with a decision of the annotation is a_ik = p_ik if label k is a gold label of document i, and
-    1 - p_ik if not. Its mean over the documents with the same decision on the same label, g = 1 or 0, is the *usual*
-    agreement
+    The agreement is a_ik = p_ik if label k is a gold label of document i (g = 1), and 1 - p_ik if not (g = 0). The
+    *usual* agreement is its mean over the documents with the same g, shrunk towards the mean of the level:
 
         m_k(g) = (∑_i a_ik + 10 M(g)) / (n_k(g) + 10)      M(g): mean over all labels of k's level
 
@@ -112,7 +111,7 @@ class Agreement:
         self._of_gold += probabilities.sum(axis=0, dtype=np.float64, where=gold)
 
     def usual(self) -> NDArray[np.float64]:
-        """Return m_k(g) for g = 0, labels that are not gold, and g = 1, (2, K)."""
+        """Return m_k(g) for g = 0 and g = 1, (2, K)."""
         without = self.documents - self.gold
         counts = np.stack([without, self.gold]).astype(np.float64)
         sums = np.stack([without - (self._all - self._of_gold), self._of_gold])
@@ -124,9 +123,9 @@ class Agreement:
 
 
 class Scorer:
-    """Score contradicted documents by the usual agreement, m_k(g) of :class:`Agreement`, (2, K).
+    """Scores contradicted documents, given the usual agreement, m_k(g) of :class:`Agreement`, (2, K).
 
-    A *branch* is a label that is extra, or missing, whose parent is not, and all such labels below it.
+    A *branch* is an extra label whose parent is not extra, with all extra labels below it; the same for missing labels.
     """
 
     def __init__(self, taxonomy: Taxonomy, usual: NDArray[np.float64]) -> None:
@@ -136,13 +135,13 @@ class Scorer:
         self._depths: list[int] = taxonomy.depths.tolist()
 
     def strengths(self, document: ContradictedDocument) -> dict[int, float]:
-        """Return how strongly each extra or missing label is contradicted.
+        """Return the strength of the contradiction at each extra or missing label.
 
             c_ik = w_k max(0, log10 m_k(g) / max(a_ik, 0.0001))      w_k = (2 + 1 / depth_k) / 3
 
-        with the agreement a_ik and its mean m_k(g) of :class:`Agreement`. Example: a contradiction of 2 at a top label
-        means that the model finds this decision 100 times less probable than such decisions about this label usually
-        are. A label of which the model is never sure is contradicted only where it is even less sure than usual.
+        with the agreement a_ik and its mean m_k(g) of :class:`Agreement`. Example: a strength of 2 at a top label means
+        that the model finds this annotation 100 times less probable than the same annotation in other documents. A
+        label that the model is usually unsure of counts only where the model is even less sure.
         """
         strengths = {}
         for label in sorted(document.gold ^ document.predicted):
@@ -157,8 +156,8 @@ class Scorer:
 
             score_i = max over extra branches b of mean_{k in b} c_ik  +  the same over missing branches
 
-        The labels of a branch say the same thing, so their mean counts; of several branches the worst counts, so that
-        one sure error among many labels is not lost.
+        The labels of a branch depend on each other, so their mean counts; of several branches the strongest counts, so
+        that one clear error among many labels is not averaged out.
         """
         strengths = self.strengths(document)
         return sum(
@@ -186,10 +185,10 @@ class Scorer:
         return "extra label" if other_path else "too deep"
 
     def confused_pairs(self, document: ContradictedDocument) -> Iterator[tuple[int, int]]:
-        """Yield pairs of a gold and a predicted label that a document confuses.
+        """Yield pairs of a gold and a predicted label that are confused in a document.
 
-        These are the two siblings at which its paths part and, where the paths continue, their two ends. The top labels
-        are siblings, too.
+        These are the two siblings at which its paths diverge and, if the paths continue, their two ends. Top labels
+        count as siblings.
         """
 
         def ends(branch: Sequence[int]) -> list[int]:
@@ -207,7 +206,7 @@ class Scorer:
                     yield last[0][0], last[1][0]
 
     def _branches(self, side: Set[int]) -> dict[int, list[int]]:
-        """Return the branches of extra or missing labels by their top-most labels, in the order of these."""
+        """Return the branches of extra or missing labels by their topmost label, sorted."""
         tops: dict[int, int] = {}
         for label in sorted(side, key=self._depths.__getitem__):
             tops[label] = tops.get(self._parents[label], label)

@@ -293,12 +293,14 @@ class ReadText:
         ids: its tokens as the model takes them, special ones included, (L,).
         words: the W words that are read.
         word_of: the index of each token's word, -1 for a special token, (L,).
+        spans: the characters of each token, None for a special one, L.
         unread: number of words after the last one that the model reads.
     """
 
     ids: NDArray[np.int64]
     words: tuple[Word, ...]
     word_of: NDArray[np.int64]
+    spans: tuple[tuple[int, int] | None, ...]
     unread: int
 
     def only(self, words: NDArray[np.bool_]) -> list[int]:
@@ -331,6 +333,7 @@ def read_text(classifier: HierarchicalClassifier, text: str) -> ReadText:
         np.array(encoding.ids, dtype=np.int64),
         tuple(words),
         np.array(word_of, dtype=np.int64),
+        tuple(spans(encoding)),
         unread=sum(word.start >= words[-1].stop for word in whole),
     )
 

@@ -1,4 +1,4 @@
-"""Out-of-fold models: train one for each fold of ``train`` on the other folds, and audit train with them."""
+"""Audit of train with out-of-fold models: one for each fold, trained on the other folds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPLIT = "train"
 
 
 class FoldWatch(NamedTuple):
-    """Observers of the training of a fold's model; see :func:`hgclr.training.train`."""
+    """Callbacks for the training of a fold's model; see :func:`hgclr.training.train`."""
 
     callbacks: Sequence[TrainerCallback] = ()
     on_documents: Callable[[int], None] | None = None
@@ -55,7 +55,7 @@ def audit_folds(
     watch: Watch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
-    """Find the documents of ``train`` whose labels are contradicted most by models that have not seen them.
+    """Return the documents of ``train`` whose labels out-of-fold models contradict most.
 
     Trains one model for each fold, see :func:`train_folds`.
 
@@ -67,10 +67,10 @@ def audit_folds(
         progress: called with the number of documents read since the last call.
 
     Raises:
-        InputError: if settings and data do not fit together, or the folder holds the folds of another audit.
+        InputError: if settings and data do not match, or the folder has the folds of another audit.
     """
     if folds < 2:
-        raise InputError(f"{folds} fold cannot be audited by models trained on others", remedy="give 2 or more folds")
+        raise InputError(f"the number of folds is {folds}", remedy="choose 2 or more")
     folder = data_folder(run, run.data.taxonomy)
     survey = survey_labels(folder, SPLIT)
     auditor = Auditor(folder, SPLIT)
@@ -80,26 +80,26 @@ def audit_folds(
 
 
 def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
-    """Train a model for each fold on the documents of all others, and yield it with the documents of its own.
+    """Train a model for each fold on the documents of the other folds, and yield it with the documents of its fold.
 
     Dev selects the best epoch. Models are kept in ``run.output/folds``; a fold whose model exists is not trained again,
     and an interrupted one continues from its newest checkpoint.
 
     Raises:
-        InputError: if settings and data do not fit together, or the folder holds other folds.
+        InputError: if settings and data do not match, or the folder has other folds.
     """
     if run.model.start is not None:
         raise InputError(
-            "model.start is given: that model may have been trained on the documents of every fold",
+            "model.start is set, and that model may have been trained on the documents of every fold",
             path=run.model.start,
-            remedy="leave it out",
+            remedy="remove it",
         )
     check_splits(run, folder)
     dealt = deal(folder, SPLIT, folds, run.training.seed)
     _check_record(run, folds, dealt)
     if dealt.one_fold_labels:
         logger.warning(
-            "all documents of %d labels, such as %r, are in one fold: findings about them say little",
+            "all documents of %d labels, such as %r, are in one fold; findings about these labels are unreliable",
             len(dealt.one_fold_labels),
             folder.taxonomy.ids[dealt.one_fold_labels[0]],
         )
@@ -118,8 +118,8 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
 class Dealt(NamedTuple):
     """The fold of each document, counted from 0, (N,).
 
-    All texts of ``one_fold_labels``, by index, are in one fold: no model that predicts them has seen the label. The
-    digest identifies these documents, with their labels and in this order.
+    All texts of ``one_fold_labels``, by index, are in one fold, so the model that predicts them was not trained on the
+    label. The digest identifies the documents, their labels and their order.
     """
 
     folds: NDArray[np.int64]
@@ -128,11 +128,11 @@ class Dealt(NamedTuple):
 
 
 def deal(folder: DataFolder, split: str, folds: int, seed: int) -> Dealt:
-    """Deal the documents of a split out to folds.
+    """Assign the documents of a split to folds.
 
-    Documents with the same text, as ``hgclr data check`` sees it, go to the same fold: a model that was trained on one
-    of them has seen the other. Texts are dealt out one fold after the other, in the order of their rarest label and, of
-    those with the same one, at random; so the documents of a label are spread over the folds as evenly as possible.
+    Documents with the same text, apart from case and white space, go to the same fold, so that no model predicts a text
+    that it was trained on. Texts are sorted by their rarest label, shuffled within it, and assigned to the folds in
+    turn, which spreads the documents of a label as evenly as possible.
 
     Raises:
         InputError: if there are fewer different texts than folds, or a row is bad.
@@ -141,19 +141,19 @@ def deal(folder: DataFolder, split: str, folds: int, seed: int) -> Dealt:
     for row in labelled_rows(folder, split):
         survey.add(text_hash(row.text), row.labels)
         content = row.text.encode()
-        # The lengths come first, so that no other texts and labels make the same bytes.
+        # The lengths come first, so that different texts and labels never give the same bytes.
         numbers = np.array([len(content), len(row.labels), *row.labels], dtype="<i8")
         digest.update(numbers.tobytes() + content)
     _, first, text_of_document = np.unique(survey.texts, return_index=True, return_inverse=True)
     if len(first) < folds:
         raise InputError(
-            f"{len(first)} different texts cannot be dealt out to {folds} folds",
+            f"{len(first)} different texts are too few for {folds} folds",
             path=folder.split_path(split),
-            remedy="give fewer folds or more documents",
+            remedy="choose fewer folds or add documents",
         )
     documents, labels = survey.pairs
     frequencies = np.bincount(labels, minlength=len(folder.taxonomy))[labels]
-    # Each document's first pair in the order of frequency, equally frequent labels by index.
+    # Each document's rarest label; ties go to the lower index.
     by_frequency = np.lexsort((labels, frequencies, documents))
     rarest = labels[by_frequency[np.searchsorted(documents, np.arange(len(survey.texts)))]]
     chance = np.random.default_rng(seed).permutation(len(first))
@@ -167,7 +167,7 @@ def deal(folder: DataFolder, split: str, folds: int, seed: int) -> Dealt:
 
 
 def fold_run(run: RunConfig, fold: int) -> RunConfig:
-    """Return the run that trains the model of a fold, counted from 0."""
+    """Return the settings of the run that trains the model of a fold, counted from 0."""
     training = run.training.model_copy(update={"calibrate": False})  # only logits are used
     return run.model_copy(update={"training": training, "output": run.output / "folds" / f"{fold + 1}"})
 
@@ -189,19 +189,19 @@ def _rows(folder: DataFolder, dealt: Dealt, fold: int, *, inside: bool) -> Itera
 
 
 def _check_record(run: RunConfig, folds: int, dealt: Dealt) -> None:
-    """Record number of folds, documents and settings; refuse a folder whose record differs."""
+    """Record number of folds, documents and settings; raise if the folder has a different record."""
     settings = run.model_dump(mode="json", exclude={"output"})
     record = {"folds": folds, "documents": dealt.digest, "run": settings}
     file = run.output / "folds" / "settings.json"
     if not file.exists():
         write_json(file, record)
         return
-    known = read_json(file, remedy="give another --output")
+    known = read_json(file, remedy="choose another --output")
     differs = [name for name in record if not isinstance(known, dict) or known.get(name) != record[name]]
     if differs:
         what = {"folds": "another number of folds", "documents": "other documents", "run": "other settings"}
         raise InputError(
-            f"the folder holds models of {what[differs[0]]}",
+            f"the folder has models for {what[differs[0]]}",
             path=file.parent,
-            remedy="delete it, or give another --output",
+            remedy="delete it, or choose another --output",
         )

@@ -1,4 +1,4 @@
-"""Score a model on a data folder and write the report: a page, its plots, and everything as JSON."""
+"""Evaluation report of a model on a data folder: HTML page, plots and JSON."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ logger = logging.getLogger(__name__)
 PAGE, FILE = "report.html", "report.json"
 KIND, VERSION = "hgclr report", 1
 CONFUSIONS = 30
-"""Confusions of siblings that are listed."""
+"""Maximum number of confused siblings in the report."""
 WORST = 20
-"""Labels that are listed as the worst."""
+"""Maximum number of worst labels in the report."""
 ENOUGH = 5
-"""Gold documents of a label from which its scores are worth listing."""
+"""Minimum gold documents of a label in the list of worst labels."""
 FEW = 10
-"""Pairs in a bin below which its frequency is not drawn."""
+"""Minimum pairs in a bin for its frequency to be drawn."""
 TILES = ("micro_f1", "macro_f1", "hierarchical_f1", "precision", "recall", "subset_accuracy")
 """The scores at the top of the page, in large type."""
 RULES = {
-    "threshold": "each label alone; children may lack their parents",
-    "closure": "each label alone, with all labels above it",
+    "threshold": "each label separately; a child may lack its parent",
+    "closure": "each label separately, with all its ancestors",
     "drop-orphans": "only labels whose ancestors are all predicted",
     "best-path": "one path from the top",
     "top-k-paths": "the k best paths, none the beginning of another",
@@ -50,7 +50,7 @@ Content = Mapping[str, Any]
 
 
 class Headline(NamedTuple):
-    """A score: its name for programs (with an interval, the bootstrap's), for people, and its place in the JSON."""
+    """A score: its key (that of the bootstrap, if it has an interval), its title, and its place in the JSON."""
 
     key: str
     name: str
@@ -71,7 +71,7 @@ class Headline(NamedTuple):
 
 
 def shown_score(value: float) -> str:
-    """Return a score in per cent with two decimals, without the sign."""
+    """Return a score in per cent with two decimals, without the per cent sign."""
     return f"{100 * value:.2f}"
 
 
@@ -81,7 +81,7 @@ def shown_difference(difference: float) -> str:
 
 
 def _signed(number: str) -> str:
-    """Return a number with a sign that is as wide as a digit, and none if it is 0."""
+    """Return a number with a typographic minus sign, and without a sign if it is 0."""
     return number.replace("-", "−") if number.strip("+-0.") else number.lstrip("+-")
 
 
@@ -106,7 +106,7 @@ HEADLINES = (
     Headline("ece", "Calibration error", "calibration.ece"),
     Headline("brier", "Brier score", "calibration.brier", percent=False),
 )
-"""The scores that a report begins with; the template of the page explains them."""
+"""The scores at the start of a report; the page template explains them."""
 
 
 def report(
@@ -125,20 +125,20 @@ def report(
 ) -> dict[str, Any]:
     """Score a classifier, write ``report.html``, ``report.json`` and the plots, and return the content of the JSON.
 
-    The documents are read once, and memory does not grow with their number. For labels by frequency the labels of the
-    train split are counted, where the data folder has one.
+    The documents are read once, with constant memory. Label frequencies are counted in the train split, if the data
+    folder has one.
 
     Args:
         classifier: the model.
-        folder: the documents, read with the classifier's own label tree.
+        folder: the documents, read with the classifier's label tree.
         split: its split.
         output: the folder of the report; other files in it stay.
         name: name of the model.
         decisions: by default the model's.
         limit: size of a random sample of the documents, the same every time.
-        command: the command line, for the record.
-        resamples: of the documents, for confidence intervals and comparisons.
-        seed: of the resamples; only reports with the same resamples can be compared.
+        command: the command line, shown in the report.
+        resamples: number of resamples for confidence intervals and comparisons.
+        seed: seed of the resamples; only reports with the same resamples can be compared.
         progress: called with the number of documents scored since the last call.
 
     Raises:
@@ -160,7 +160,7 @@ def report(
             else:  # such as a label that the model does not know
                 bad += 1
         if bad:
-            logger.warning("%s: %d rows are not counted for the labels' frequency", folder.split_path("train"), bad)
+            logger.warning("%s: label frequencies leave out %d bad rows", folder.split_path("train"), bad)
     content = report_content(
         collected, model=name, data=str(folder.path), split=split, command=command, training_counts=counts
     )
@@ -173,7 +173,7 @@ def report(
 
 
 def json_file(content: Content) -> bytes:
-    """Return a JSON file with one line for each part of the content."""
+    """Return the bytes of a JSON file with one line per key of the content."""
     lines = (f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in content.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
@@ -181,9 +181,9 @@ def json_file(content: Content) -> bytes:
 def report_content(
     collected: Collector, *, model: str, data: str, split: str, command: str, training_counts: Counts | None = None
 ) -> dict[str, Any]:
-    """Return the content of report.json, from which the page is made, in plain Python types.
+    """Return the content of report.json, in plain Python types.
 
-    ``training_counts`` are the training documents of each label, (K,), where they are known.
+    ``training_counts`` are the training documents of each label, (K,), if known.
     """
     resampled, ids, gold = collected.bootstrap.resampled(), collected.taxonomy.ids, collected.scores.per_label().gold
     confusions = [
@@ -228,17 +228,17 @@ def report_content(
 
 
 def worst_labels(scores: LabelScores, number: int = WORST) -> list[int]:
-    """Return the labels that cost most, by index: those with the largest ``(1 - F1) · gold documents``.
+    """Return the labels, by index, with the largest ``(1 - F1) · gold documents``.
 
-    Only labels with an F1 below the mean count, or large labels that do well would fill the list; and only those with
-    :data:`ENOUGH` gold documents, or with any where no label has so many.
+    Labels with an F1 above the mean are left out, or large good labels would fill the list; so are labels with fewer
+    than :data:`ENOUGH` gold documents, unless all labels have fewer.
     """
     enough = scores.gold >= ENOUGH
     if not enough.any():
         enough = scores.gold > 0
     if not enough.any():
         return []
-    # At most the mean, because a label may be the only one, or as good as all others.
+    # Not below the mean but at most the mean, because all labels may have the same F1.
     below = enough & (scores.f1 <= scores.f1[enough].mean()) & (scores.f1 < 1)
     labels = np.flatnonzero(below)
     lost = (1 - scores.f1[labels]) * scores.gold[labels]
@@ -302,7 +302,7 @@ def report_page(content: Content, plots: Sequence[Plot]) -> str:
         enough=ENOUGH,
         rules=RULES,
         decision_facts=decision_facts(content),
-        # No name may end the script element: JSON can spell its angle bracket otherwise.
+        # A name must not end the script element, so "<" is escaped.
         tree_data=json.dumps(tree_data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
         path=path_finder(content),
         label=lambda identifier: labels[place[identifier]],
@@ -325,14 +325,14 @@ def path_finder(content: Content) -> Callable[[str], list[str]]:
 
 
 def decision_facts(content: Content) -> list[tuple[str, str]]:
-    """Return how the model decided, as pairs of name and text: rule, thresholds, abstention, calibration."""
+    """Return the decisions as pairs of name and text: rule, thresholds, abstention, calibration."""
     decisions = content["decisions"]
     rule, thresholds, calibration = decisions["rule"], decisions["thresholds"], decisions["calibration"]
     text = f"{rule}: {RULES[rule]}"
     if rule == "top-k-paths":
         text += f", k = {decisions['paths']:,}"
     if rule in ("best-path", "top-k-paths"):
-        text += ", down to a leaf or not" if decisions["allow_inner_nodes"] else ", down to a leaf"
+        text += ", ending at any label" if decisions["allow_inner_nodes"] else ", ending at a leaf"
     if isinstance(thresholds, Mapping):
         low, middle, high = np.quantile(list(thresholds.values()), [0, 0.5, 1]).tolist()
         shown = f"one for each label, from {low:.3f} to {high:.3f}, median {middle:.3f}"
@@ -355,7 +355,7 @@ def draw_plots(content: Content) -> list[Plot]:
 
 
 def _reliability(figure: Figure, content: Content) -> str:
-    """Draw how often labels are right by how probable they were said to be, and how many there are."""
+    """Plot the share of right labels by predicted probability, and the number of pairs in each bin."""
     from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
     above, below = figure.subplots(2, sharex=True, height_ratios=(3, 1))
@@ -386,7 +386,7 @@ def _reliability(figure: Figure, content: Content) -> str:
     above.yaxis.set_major_formatter(PercentFormatter(1))
     figure.align_ylabels()
     points = ", ".join(f"{said:.0%}: {right:.0%}" for said, right in zip(*_points(bins), strict=True))
-    return f"Line of the share of labels that are right over the probability that the model gave them. {points}"
+    return f"Share of right labels by predicted probability. {points}"
 
 
 def _points(bins: Sequence[Content]) -> tuple[list[float], list[float]]:
@@ -396,7 +396,7 @@ def _points(bins: Sequence[Content]) -> tuple[list[float], list[float]]:
 
 
 def _risk_coverage(axes: Axes, content: Content) -> str:
-    """Draw the share of wrong labels over the share of labels that are given, from the surest ones to all."""
+    """Plot the share of wrong labels over the share of labels kept, most probable labels first."""
     from matplotlib.ticker import PercentFormatter
 
     curve = content["risk_coverage"]
@@ -423,11 +423,11 @@ def _risk_coverage(axes: Axes, content: Content) -> str:
     axes.xaxis.set_major_formatter(PercentFormatter(1))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=None if top > 0.05 else 1))
     axes.grid()
-    return "Line of the share of wrong labels over the share of labels that are kept; the table below has its numbers"
+    return "Share of wrong labels over the share of labels kept; the table below has the numbers"
 
 
 def _thresholds(axes: Axes, content: Content) -> str:
-    """Draw Micro- and Macro-F1 over one threshold for all labels, and what the model's own thresholds give."""
+    """Plot Micro- and Macro-F1 over one threshold for all labels, and those with the model's thresholds."""
     curve, scores, own = content["threshold_curve"], content["scores"], content["decisions"]["thresholds"]
     thresholds, words = [point["threshold"] for point in curve], []
     for key, name, value, colour in (
@@ -442,9 +442,9 @@ def _thresholds(axes: Axes, content: Content) -> str:
             axes.axhline(100 * value, color=colour, linewidth=1, linestyle=(0, (4, 3)))
         words.append(f"{name} is best, {max(values):.1f}, at {thresholds[values.index(max(values))]:.2f}")
     mark: Any = {"marker": "D", "linestyle": ""} if isinstance(own, float | int) else {"linestyle": (0, (4, 3))}
-    axes.plot([], [], color=MUTED, label="as the model decides", **mark)
+    axes.plot([], [], color=MUTED, label="the model's thresholds", **mark)
     axes.set(title="One threshold for all labels", xlabel="threshold", ylabel="F1", xlim=(0, 1))
     axes.margins(y=0.12)
     axes.grid()
     legend_above(axes, 3)
-    return f"Lines of F1 over the threshold. {'; '.join(words)}"
+    return f"F1 over the threshold. {'; '.join(words)}"

@@ -1,4 +1,4 @@
-"""Collect the numbers of a report in one pass over the documents; memory does not grow with their number."""
+"""The numbers of a report, collected in one pass over the documents with constant memory."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import RULES
 from hgclr.decisions.settings import Decisions
-from hgclr.metrics.calibration import CalibrationScores
 from hgclr.metrics.intervals import BootstrapScores
-from hgclr.metrics.ranking import RankingScores
+from hgclr.metrics.probabilities import CalibrationScores, RankingScores
 from hgclr.metrics.scores import MultiLabelScores, count_bits, pack, ratio, score_group
 from hgclr.presentation import excerpt
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import monotone
 
 RESAMPLES = 500
-"""Of the documents, for intervals and tests."""
+"""Number of resamples for intervals and tests."""
 BINS = 1000
-"""Steps in which sureness is counted."""
+"""Number of bins of probability in the risk-coverage curve."""
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Shares of wrong labels for which the report gives the coverage."""
+"""Shares of wrong labels for which the report shows the coverage."""
 GRID = tuple(step / 20 for step in range(1, 20))
 """Thresholds of the curve."""
 PAIRS = 2**20
-"""Different pairs of labels that are kept."""
+"""Maximum number of distinct pairs of labels in memory."""
 PAIRS_OF_DOCUMENT = 1000
-"""Pairs that one document may count for; only documents with dozens of wrong labels have more."""
+"""Maximum pairs counted for one document; only documents with dozens of wrong labels have more."""
 KEPT = 2
-"""Documents of each label that are kept, of those that lack it and of those that have it wrongly."""
+"""Example documents per label, both for missed and for false labels."""
 EXCERPT = 200
-"""Characters of a text that are kept."""
+"""Maximum characters of an example."""
 PATHS = 8
-"""Paths of a document that are kept."""
+"""Maximum paths of an example."""
 
 
 class Collector:
-    """Count everything batch by batch; results do not depend on where one batch ends and the next begins.
+    """Collects all numbers of a report batch by batch; results do not depend on the batch size.
 
     Memory is O(resamples · labels). For resamples and seed see :class:`~hgclr.metrics.intervals.BootstrapScores`.
     """
@@ -55,9 +54,9 @@ class Collector:
         self.bootstrap = BootstrapScores(taxonomy, resamples, seed)
         self.ranking = RankingScores(taxonomy)
         self.calibration = CalibrationScores(taxonomy)
-        """Of the probabilities as they come from the model."""
+        """Of the model's probabilities."""
         self.consistent_calibration = CalibrationScores(taxonomy)
-        """Of the probabilities after no label is more probable than its parent."""
+        """Of the probabilities after lowering each label to its parent."""
         self.confusions = SiblingConfusions(taxonomy)
         self.examples = Examples(taxonomy)
         self.risk_coverage = RiskCoverage()
@@ -66,7 +65,7 @@ class Collector:
         self._digest = hashlib.sha256()
 
     def update(self, texts: Sequence[str], probabilities: NDArray[np.float32], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: texts, probabilities, calibrated if the model is, and gold labels, both (N, K)."""
+        """Count one batch: texts, the model's probabilities and gold labels, both (N, K)."""
         self.calibration.update(probabilities, gold)
         decided = self.decisions.decide(probabilities)
         self.scores.update(decided.predicted, gold)
@@ -75,44 +74,44 @@ class Collector:
         self.consistent_calibration.update(monotone(probabilities, self.taxonomy), gold)
         self.confusions.update(decided.predicted, gold)
         self.examples.update(texts, decided.predicted, gold)
-        # As the option --abstain-below sees it, which may have taken labels away already.
-        sureness = monotone(decided.probabilities, self.taxonomy)
-        self.risk_coverage.update(sureness, decided.predicted | decided.abstained, gold)
+        # With the abstained labels, so that the curve covers all values of --abstain-below.
+        confidence = monotone(decided.probabilities, self.taxonomy)
+        self.risk_coverage.update(confidence, decided.predicted | decided.abstained, gold)
         self.threshold_curve.update(probabilities, gold)
         self.rules.update(probabilities, gold)
         for text, chosen in zip(texts, gold, strict=True):
             content = text.encode()
             labels = np.flatnonzero(chosen).astype("<i8").tobytes()
-            # The lengths come first, so that no other texts and labels make the same bytes.
+            # The lengths come first, so that different texts and labels never give the same bytes.
             self._digest.update(np.array([len(content), len(labels)], dtype="<i8").tobytes() + content + labels)
         self.documents += len(texts)
 
     def digest(self) -> str:
-        """Return an identifier of these documents with their labels in this order."""
+        """Return a SHA-256 of the documents with their labels, in order."""
         return self._digest.hexdigest()
 
 
 class RiskCoverage:
-    """Count how many of the predicted labels are right by how sure the model is of them, in :data:`BINS` steps.
+    """Counts of right and wrong predicted labels by probability, in :data:`BINS` bins.
 
-    With only the labels given that are at least ``s`` sure::
+    If only predicted labels with a probability of at least ``s`` are kept::
 
-        coverage(s) = labels given / labels given with s = 0      risk(s) = wrong ones / labels given
+        coverage(s) = labels kept / predicted labels      risk(s) = wrong labels kept / labels kept
     """
 
     def __init__(self) -> None:
         self._given = np.zeros(BINS, dtype=np.int64)
         self._right = np.zeros(BINS, dtype=np.int64)
 
-    def update(self, sureness: NDArray[np.floating], given: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch: how sure the model is, what it gives where any sureness will do, and gold, all (N, K)."""
-        # In float64 the product with the number of bins is exact, and so is the bin.
-        bins = np.minimum((sureness[given].astype(np.float64) * BINS).astype(np.int64), BINS - 1)
+    def update(self, confidence: NDArray[np.floating], given: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
+        """Count one batch: probabilities, labels predicted without abstention, and gold labels, all (N, K)."""
+        # In float64 the product with the number of bins is exact, so the bin is too.
+        bins = np.minimum((confidence[given].astype(np.float64) * BINS).astype(np.int64), BINS - 1)
         self._given += np.bincount(bins, minlength=BINS)
         self._right += np.bincount(bins[gold[given]], minlength=BINS)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the curve from the surest labels to all, and the largest coverage for each of :data:`RISKS`."""
+        """Return the curve, most probable labels first, and the largest coverage for each of :data:`RISKS`."""
         bins = np.flatnonzero(self._given)[::-1]
         given, right = np.cumsum(self._given[bins]), np.cumsum(self._right[bins])
         total = int(given[-1]) if len(given) else 0
@@ -129,7 +128,7 @@ class RiskCoverage:
 
 
 class ThresholdCurve:
-    """Score each threshold of :data:`GRID` for all labels, with all else as it was decided; memory O(labels)."""
+    """Scores with each threshold of :data:`GRID` for all labels, other decisions unchanged; memory O(labels)."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = [decisions.changed(threshold=threshold) for threshold in GRID]
@@ -142,7 +141,7 @@ class ThresholdCurve:
         expected = pack(gold)
         self._gold += count_bits(expected)
         for number, decisions in enumerate(self._decisions):
-            if decisions.abstain_below is None:  # the rule alone decides, which is faster
+            if decisions.abstain_below is None:  # the decoder alone is faster
                 predicted = pack(decisions.decoder(probabilities))
             else:
                 predicted = pack(decisions.decide(probabilities).predicted)
@@ -158,7 +157,7 @@ class ThresholdCurve:
 
 
 class RuleScores:
-    """Score every decoding rule, with thresholds and all else as it was decided."""
+    """Scores of every decoding rule, other decisions unchanged."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._rules = {rule: decisions.changed(rule=rule) for rule in RULES}
@@ -187,7 +186,7 @@ class RuleScores:
 
 
 class Confusion(NamedTuple):
-    """Two siblings, by index, and the documents that should have the first and were given the second instead."""
+    """Two siblings, by index, and the number of documents with the first as gold and the second as predicted label."""
 
     gold: int
     predicted: int
@@ -195,10 +194,10 @@ class Confusion(NamedTuple):
 
 
 class SiblingConfusions:
-    """Count, for siblings A and B, the documents with A gold and not predicted, and B predicted and not gold.
+    """Counts, for siblings A and B, the documents with A gold and not predicted, and B predicted and not gold.
 
-    The top labels are siblings, too. When there are more than :data:`PAIRS` different pairs, the rarer half is
-    forgotten, and a pair that comes back is counted from 0.
+    Top labels count as siblings. Above :data:`PAIRS` distinct pairs, the rarer half is dropped; a dropped pair that
+    occurs again is counted from 0.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -218,17 +217,17 @@ class SiblingConfusions:
                 self._counts = Counter(dict(self._counts.most_common(PAIRS // 2)))
 
     def most(self, number: int) -> list[Confusion]:
-        """Return the ``number`` most frequent confusions, equal ones in the order of the taxonomy."""
+        """Return the ``number`` most frequent confusions, ties in the order of the taxonomy."""
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return [Confusion(*pair, documents) for pair, documents in ranked[:number]]
 
     def documents(self, gold: int, predicted: int) -> int:
-        """Return the number of documents with one gold label for which its sibling was predicted instead."""
+        """Return the number of documents with this gold label for which this sibling was predicted instead."""
         return self._counts[gold, predicted]
 
 
 class Example(NamedTuple):
-    """The beginning of a text, and the ends of its gold and of its predicted paths, at most :data:`PATHS` of each."""
+    """The start of a text, and the ends of its gold and its predicted paths, at most :data:`PATHS` of each."""
 
     text: str
     gold: tuple[int, ...]
@@ -236,9 +235,9 @@ class Example(NamedTuple):
 
 
 class Examples:
-    """Keep the first :data:`KEPT` documents that lack a label and the first that have it wrongly, for each label.
+    """The first :data:`KEPT` documents of each label where it is missed, and the first where it is predicted wrongly.
 
-    Memory O(labels): a document is kept once, whatever number of labels it is an example of.
+    Memory is O(labels): a document that is an example of several labels is stored once.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:

@@ -1,4 +1,4 @@
-"""Bootstrap: scores of resampled documents, confidence intervals, and two models on the same resamples."""
+"""Bootstrap: confidence intervals of scores, and paired comparison of two models on the same resamples."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hgclr.taxonomy import Taxonomy
 DRAWS = 16
 """16-bit numbers in one step of the Philox generator's counter, which gives 256 bits."""
 VALUES = 2**16
-"""How many values such a number has."""
+"""Number of values of a 16-bit number."""
 LIMITS = np.round(VALUES * np.cumsum([math.exp(-1) / math.factorial(weight) for weight in range(16)]))
-"""For w = 1, 2, … the first number that means a weight of at least w: VALUES · P(weight < w)."""
+"""For w = 1, 2, …: the smallest number with a weight of at least w, VALUES · P(weight < w)."""
 BLOCK = 1024
-"""Documents that are weighed at once: few enough that float32 holds every sum of a block exactly."""
+"""Documents weighted at once: few enough for every sum of a block to be exact in float32."""
 MARKS = 251
-"""Documents are told apart by a number below this one that is made of their gold labels."""
+"""A document's mark is a hash of its gold labels below this number."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class ScoreDifference:
-    """How much the first of two scores is larger, the ends of the confidence interval, and the p-value."""
+    """First score minus second, the ends of the confidence interval, and the p-value."""
 
     difference: float
     low: float
@@ -48,10 +48,10 @@ class ScoreDifference:
 
 @dataclass(frozen=True)
 class Resampled:
-    """The scores of a model, and those of the same B resamples of the documents for every model.
+    """The scores of a model on the documents and on B resamples of them.
 
-    ``gold`` is a digest of the gold labels of the documents in their order, ``seed`` that of the resamples; ``samples``
-    are the scores of the resamples by name, (B,) each.
+    ``gold`` is a digest of the gold labels in document order, ``seed`` chose the resamples, and ``samples`` are the
+    scores of the resamples by name, (B,) each.
     """
 
     documents: int
@@ -61,10 +61,10 @@ class Resampled:
     samples: dict[str, NDArray[np.float64]]
 
     def intervals(self, confidence: float = 0.95) -> dict[str, Interval]:
-        """Return the interval of every score by name: quantiles of the samples, moved onto the score.
+        """Return the confidence interval of every score by name: quantiles of the samples, corrected for bias.
 
-        A label of few documents is missing from many resamples and counts 0 there, so the Macro-F1 of resamples is
-        biased. The quantiles are moved by the mean of the samples less the score.
+        A rare label is missing from many resamples and counts 0 there, so their Macro-F1 is too low. The samples are
+        shifted so that their mean is the score.
         """
         intervals = {}
         for name, score in self.scores.items():
@@ -83,23 +83,23 @@ class Resampled:
             scores = {str(name): float(score) for name, score in content["scores"].items()}
             resampled = cls(int(content["documents"]), int(content["seed"]), str(content["gold"]), scores, samples)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError("these are not resampled scores", remedy="evaluate the model again") from error
+            raise InputError("the resampled scores cannot be read", remedy="evaluate the model again") from error
         sizes = {values.size if values.ndim == 1 and np.isfinite(values).all() else 0 for values in samples.values()}
         if scores.keys() != samples.keys() or len(sizes) != 1 or 0 in sizes:
-            raise InputError("a resampled score is not one number for each resample", remedy="evaluate the model again")
+            raise InputError("resampled scores are missing or NaN", remedy="evaluate the model again")
         return resampled
 
 
 def paired_difference(first: Resampled, second: Resampled, confidence: float = 0.95) -> dict[str, ScoreDifference]:
     """Compare two models on the same resamples of the same documents, for every score that both have.
 
-    With ``d`` the difference on the documents and ``d_b`` that of resample ``b``, moved so that their mean is ``d``,
-    the interval lies between quantiles of the ``d_b``, and the two-sided p-value is::
+    ``d`` is the difference on the documents, ``d_b`` that on resample ``b``, shifted so that their mean is ``d``. The
+    interval lies between quantiles of the ``d_b``, and the two-sided p-value is::
 
         p = min(1, 2 (1 + min(#{d_b ≤ 0}, #{d_b ≥ 0})) / (B + 1))
 
     Raises:
-        InputError: if the two have no score in common or were not made from the same resamples of the same documents.
+        InputError: if the models share no score, or were not scored on the same resamples of the same documents.
     """
     names = [name for name in first.scores if name in second.scores]
     if not names:
@@ -127,13 +127,13 @@ def paired_difference(first: Resampled, second: Resampled, confidence: float = 0
 
 
 def _moved(samples: NDArray[np.float64], score: float) -> NDArray[np.float64]:
-    """Return the samples moved so that their mean is the score."""
+    """Return the samples shifted so that their mean is the score."""
     moved: NDArray[np.float64] = samples - samples.mean() + score
     return moved
 
 
 def _quantiles(samples: NDArray[np.float64], confidence: float) -> tuple[float, float]:
-    """Return the two ends between which the share ``confidence`` of the samples lies."""
+    """Return the quantiles between which the share ``confidence`` of the samples lies."""
     if not 0 < confidence < 1:
         raise ValueError(f"the confidence must be between 0 and 1, got {confidence}")
     low, high = np.quantile(samples, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
@@ -141,11 +141,11 @@ def _quantiles(samples: NDArray[np.float64], confidence: float) -> tuple[float, 
 
 
 def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArray[np.uint8]:
-    """Return the weights of documents in B resamples: independent Poisson numbers with mean 1, to 16 bits, (count, B).
+    """Return the weights of documents in B resamples: independent Poisson(1) numbers, to 16 bits, (count, B).
 
-    Drawing N documents with replacement gives each a Binomial(N, 1/N) weight; Poisson(1) is its limit and needs no N. A
-    counter-based generator makes the weights of document ``i`` depend on the seed, on B and on ``i`` alone, so that two
-    models scored on the same documents share their resamples, in any batches. Documents count from ``first``.
+    Drawing N documents with replacement gives each a Binomial(N, 1/N) weight; Poisson(1) is its limit and needs no N.
+    With a counter-based generator, the weights of document ``i`` depend only on the seed, B and ``i``, so models scored
+    on the same documents share their resamples for any batch size. ``first`` is the number of the first document.
     """
     steps = -(-resamples // DRAWS)
     generator = np.random.Philox(seed, counter=first * steps)
@@ -158,16 +158,16 @@ def poisson_weights(resamples: int, seed: int, first: int, count: int) -> NDArra
 
 
 class BootstrapScores:
-    """Score B resamples of the documents, in which each occurs Poisson(1) times; memory O(B · labels).
+    """Scores of B resamples of the documents, in which each occurs Poisson(1) times; memory O(B · labels).
 
-    With ``w_i`` the weight of document ``i``, every count of :class:`~hgclr.metrics.scores.MultiLabelScores` is a
-    sum of weights, and F1 = 2 TP / (P + G) as there. The scores are ``micro_f1``, ``macro_f1``, ``hierarchical_f1``,
-    and for each depth d ``micro_f1_level_d`` and ``macro_f1_level_d``.
+    Every count of :class:`~hgclr.metrics.scores.MultiLabelScores` becomes a sum of document weights. The scores are
+    ``micro_f1``, ``macro_f1``, ``hierarchical_f1``, and for each depth d ``micro_f1_level_d`` and
+    ``macro_f1_level_d``.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
         resamples: B.
-        seed: chooses the resamples; see :func:`paired_difference`.
+        seed: chooses the resamples; :func:`paired_difference` needs the same seed for both models.
     """
 
     def __init__(self, taxonomy: Taxonomy, resamples: int = 500, seed: int = 0) -> None:
@@ -176,15 +176,15 @@ class BootstrapScores:
             raise ValueError(f"expected at least one resample and a seed from 0, got {resamples} and {seed}")
         self.resamples, self.seed = resamples, seed
         self._documents = 0
-        # The last column of every array weighs each document once: the data themselves.
+        # The last column of every array weights each document once: the original data.
         shape = (len(taxonomy), resamples + 1)
         self._true = np.zeros(shape, dtype=np.int32)
         self._given = np.zeros(shape, dtype=np.int32)  # predicted plus gold
-        # By document: right and given after adding all ancestors, and its mark.
+        # Weighted sums over documents: right and given labels after adding all ancestors, and marks.
         self._per_document = np.zeros((3, resamples + 1), dtype=np.int64)
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
-        """Count one batch, predicted and gold labels, both bool (N, K); documents are numbered in their order."""
+        """Count one batch: predicted and gold labels, both bool (N, K); documents are numbered in order."""
         check_decisions(self.taxonomy, predicted, gold)
         for start in range(0, len(gold), BLOCK):
             self._count(predicted[start : start + BLOCK], gold[start : start + BLOCK])
@@ -193,7 +193,7 @@ class BootstrapScores:
         weights = np.ones((len(gold), self.resamples + 1), dtype=np.float32)
         weights[:, :-1] = poisson_weights(self.resamples, self.seed, self._documents, len(gold))
         self._documents += len(gold)
-        # Of many labels most are on no document of the block.
+        # With many labels, most occur on no document of the block.
         present = np.flatnonzero((predicted | gold).any(axis=0))
         right, given = (predicted & gold)[:, present], predicted[:, present].view(np.uint8) + gold[:, present]
         self._true[present] += (right.astype(np.float32).T @ weights).astype(np.int32)
@@ -203,7 +203,7 @@ class BootstrapScores:
         predicted, gold = self.taxonomy.close(predicted), self.taxonomy.close(gold)
         closed_right = np.count_nonzero(predicted & gold, axis=1)
         closed_given = np.count_nonzero(predicted, axis=1) + np.count_nonzero(gold, axis=1)
-        # In float64, because dense predictions of many labels add up to more than float32 holds.
+        # In float64, because sums of dense predictions of many labels are not exact in float32.
         numbers = np.array([closed_right, closed_given, marks], dtype=np.float64)
         self._per_document += (numbers @ weights).astype(np.int64)
 
@@ -218,7 +218,7 @@ class BootstrapScores:
         )
 
     def _scores(self) -> dict[str, NDArray[np.float64]]:
-        """Return the scores of the B resamples and of the data themselves, shape (B + 1,)."""
+        """Return the scores of the B resamples and of the original data, (B + 1,) each."""
         counts = np.zeros((2, self._true.shape[1]), dtype=np.int64)  # right and given, of all labels
         label_f1 = np.zeros(self._true.shape[1])  # sum over all labels
         levels = {}

@@ -1,4 +1,4 @@
-"""Scores of predicted label sets against gold ones, counted batch by batch in memory O(labels), and by frequency."""
+"""Scores of predicted against gold labels, overall and by label frequency, counted in batches in O(labels) memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from hgclr.taxonomy import Taxonomy
 
 BLOCK = 2**18
-"""Decisions, documents times labels, that are counted at once: few enough for the CPU's cache."""
+"""Decisions (documents times labels) counted at once; they fit into a CPU cache."""
 WORD = 8
 """Bytes in a word of packed bits."""
 BANDS = {"unseen": 0, "1-5": 5, "6-20": 20}
-"""The most training documents of the labels in each band; those with more are in the last one."""
+"""Maximum training documents of a label in each band; labels with more are in the band `MORE`."""
 MORE = "more than 20"
 Bits = NDArray[np.uint64]
 Counts = NDArray[np.int64]
@@ -34,7 +34,7 @@ class Score:
 
 @dataclass(frozen=True)
 class GroupScores:
-    """A group of labels, or of paths: how many there are, the decisions about them, and their scores."""
+    """Counts and scores of a group of labels, or of paths."""
 
     labels: int
     gold: int
@@ -46,7 +46,7 @@ class GroupScores:
 
 @dataclass(frozen=True)
 class LabelScores:
-    """What was counted for each label, and its scores; all arrays have the shape (K,)."""
+    """Counts and scores of each label; all arrays have the shape (K,)."""
 
     true_positives: Counts
     predicted: Counts
@@ -57,13 +57,13 @@ class LabelScores:
 
 
 def score_pool(true: int, predicted: int, gold: int) -> Score:
-    """Return the scores of decisions counted as one pool; 0 where a denominator is 0."""
+    """Return the scores of pooled counts; 0 where a denominator is 0."""
     return Score(ratio(true, predicted), ratio(true, gold), ratio(2 * true, predicted + gold))
 
 
 def score_labels(true: Counts, predicted: Counts, gold: Counts) -> LabelScores:
     """Return the scores of each label; 0 where a denominator is 0."""
-    # Where a denominator is 0 so is its numerator, and dividing by 1 instead gives the 0 we want.
+    # If a denominator is 0, so is its numerator; dividing by 1 instead gives 0.
     precision = true / np.maximum(predicted, 1)
     recall = true / np.maximum(gold, 1)
     return LabelScores(true, predicted, gold, precision, recall, f1_of(true, predicted + gold))
@@ -84,7 +84,7 @@ def score_group(true: Counts, predicted: Counts, gold: Counts) -> GroupScores:
 
 
 def ratio(part: float, whole: float) -> float:
-    """Return ``part / whole``, and 0 where there is no whole."""
+    """Return ``part / whole``, or 0 if ``whole`` is 0."""
     return part / whole if whole else 0.0
 
 
@@ -96,11 +96,11 @@ def check_decisions(taxonomy: Taxonomy, predicted: NDArray[np.bool_], gold: NDAr
 
 
 def check_probabilities(taxonomy: Taxonomy, probabilities: NDArray[np.floating], gold: NDArray[np.bool_]) -> None:
-    """Raise a ValueError unless these are probabilities, from 0 to 1, and boolean gold labels, both (N, K)."""
+    """Raise a ValueError unless the arrays are probabilities from 0 to 1 and boolean gold labels, both (N, K)."""
     _check_shapes(taxonomy, probabilities.shape, gold.shape)
     if probabilities.dtype.kind != "f" or gold.dtype != np.bool_:
         raise ValueError(f"expected probabilities and booleans, got {probabilities.dtype} and {gold.dtype}")
-    # Not "any outside": a comparison with NaN is False.
+    # Negated, because comparisons with NaN are False.
     if probabilities.size and not (probabilities.min() >= 0 and probabilities.max() <= 1):
         raise ValueError("a probability is not between 0 and 1: give probabilities, not logits")
 
@@ -126,14 +126,14 @@ def count_bits(bits: Bits) -> NDArray[np.int64]:
 
 
 class MultiLabelScores:
-    """Count right, predicted and gold labels over any number of batches and score them at the end.
+    """Precision, recall and F1 of predicted labels, counted over any number of batches.
 
     With ``TP_k``, ``P_k``, ``G_k`` the number of documents for which label ``k`` is right, predicted, gold::
 
         precision_k = TP_k / P_k      recall_k = TP_k / G_k      F1_k = 2 TP_k / (P_k + G_k)
 
-    and 0 wherever the denominator is 0. Micro scores put the sums over the labels into these formulas;
-    macro scores are the mean of the values per label.
+    and 0 if the denominator is 0. Micro scores use the sums over the labels in these formulas; macro scores are means
+    over the labels.
 
     Args:
         taxonomy: the label tree; column ``k`` of every batch is its label ``k``.
@@ -147,7 +147,7 @@ class MultiLabelScores:
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         self.taxonomy = taxonomy
-        # Of each label: documents where it is right, predicted, gold, and right together with all its ancestors.
+        # Documents of each label where it is right, predicted, gold, and right together with all its ancestors.
         self._true, self._predicted, self._gold, self._constrained = np.zeros((4, len(taxonomy)), dtype=np.int64)
         self._predicted_paths, self._gold_paths = np.zeros((2, len(taxonomy.leaves)), dtype=np.int64)
         self._closed = np.zeros(3, dtype=np.int64)  # right, predicted, gold after adding all ancestors
@@ -177,7 +177,7 @@ class MultiLabelScores:
         order = self.taxonomy.order
 
         def whole(bits: Bits) -> Bits:
-            """Keep a label only where all its ancestors are there too."""
+            """Keep a label only if all its ancestors are present."""
             arranged = order.arrange(bits.T)
             order.carry_down(arranged, np.bitwise_and)
             return order.restore(arranged).T
@@ -189,33 +189,33 @@ class MultiLabelScores:
         self._closed += [int(np.bitwise_count(bits).sum()) for bits in (predicted & gold, predicted, gold)]
 
     def counters(self) -> dict[str, Any]:
-        """Return what was counted, to be added to the scores of another process."""
+        """Return the counts, for :meth:`add` in another process."""
         return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top")}
 
     def add(self, counters: Mapping[str, Any]) -> None:
-        """Count the documents of another process, whose :meth:`counters` these are."""
+        """Add the :meth:`counters` of another process."""
         for name, value in counters.items():
             setattr(self, name, getattr(self, name) + value)
 
     def micro(self, depth: int | None = None) -> Score:
-        """Score all decisions as one pool, over all labels or over those of ``depth`` (top labels: 1)."""
+        """Return scores of the pooled decisions on all labels, or on those of ``depth`` (top labels: 1)."""
         return self._scores(self._level(depth)).micro
 
     def macro(self, depth: int | None = None) -> Score:
-        """Average over **all** labels, or all of ``depth``; a label whose score is undefined counts as 0."""
+        """Return mean scores over **all** labels, or all of ``depth``; an undefined score counts as 0."""
         return self._scores(self._level(depth)).macro
 
     def macro_present(self) -> Score:
-        """Average over the labels that occur in gold or prediction: a variant that others report."""
+        """Return mean scores over the labels that are gold or predicted somewhere, a common variant."""
         return self._scores(self._present()).macro
 
     def group(self, labels: ArrayLike) -> GroupScores:
-        """Score some labels only, given by their indices, each once, in any order; no label scores 0."""
+        """Return scores of some labels, given by distinct indices; 0 for no labels."""
         indices = np.asarray(labels)
         if not indices.size:
             indices = indices.astype(np.int64)
         if indices.ndim != 1 or indices.dtype.kind not in "iu" or len(np.unique(indices)) != len(indices):
-            raise ValueError(f"expected the indices of labels, each once, got {labels!r}")
+            raise ValueError(f"expected distinct label indices, got {labels!r}")
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self.taxonomy):
             raise ValueError(f"a label index is not between 0 and {len(self.taxonomy) - 1}")
         return self._scores(indices)
@@ -225,26 +225,25 @@ class MultiLabelScores:
         return score_labels(self._true.copy(), self._predicted.copy(), self._gold.copy())
 
     def path_constrained(self) -> GroupScores:
-        """Score with a label right only if it **and all its ancestors** are both predicted and gold (C-F1).
+        """Return scores in which a label is right only if it **and all its ancestors** are right (C-F1).
 
-        The predicted and the gold labels are counted as ever. Equal to :meth:`micro` and :meth:`macro` where prediction
-        and gold contain every ancestor.
+        Equal to :meth:`micro` and :meth:`macro` if prediction and gold contain every ancestor.
         """
         return score_group(self._constrained, self._predicted, self._gold)
 
     def paths(self) -> GroupScores:
-        """Score paths from the top to a leaf instead of labels (P-F1).
+        """Return scores of paths from the top to a leaf instead of labels (P-F1).
 
-        A path is predicted, or gold, where all its labels are. Macro averages over the paths of **all** leaves, and a
-        path whose score is undefined counts as 0.
+        A path is predicted, or gold, if all its labels are. Macro averages over the paths of **all** leaves; an
+        undefined score counts as 0.
         """
         return score_group(self._constrained[self.taxonomy.leaves], self._predicted_paths, self._gold_paths)
 
     def hierarchical(self) -> Score:
-        """Score label sets with all their ancestors added (Kiritchenko et al.).
+        """Return scores of label sets with all ancestors added (Kiritchenko et al.).
 
         ``hP = Σ|anc(P_i) ∩ anc(G_i)| / Σ|anc(P_i)|``, and ``hR`` likewise over ``Σ|anc(G_i)|``, where ``anc``
-        leaves out the virtual root. Equal to :meth:`micro` where prediction and gold contain every ancestor.
+        excludes the virtual root. Equal to :meth:`micro` if prediction and gold contain every ancestor.
         """
         true, predicted, gold = self._closed.tolist()
         return score_pool(true, predicted, gold)
@@ -258,7 +257,7 @@ class MultiLabelScores:
         return ratio(self._exact, self._documents)
 
     def hamming_loss(self) -> float:
-        """Return the share of wrong decisions among all, one for each document and label."""
+        """Return the share of wrong decisions; there is one decision per document and label."""
         wrong = int((self._predicted + self._gold - 2 * self._true).sum())
         return ratio(wrong, self._documents * len(self.taxonomy))
 
@@ -296,7 +295,7 @@ class MultiLabelScores:
 
 
 def frequency_bands(counts: ArrayLike) -> Groups:
-    """Divide the labels by their number of training documents, (K,): none, 1 to 5, 6 to 20, more.
+    """Group the labels by their number of training documents, (K,): none, 1 to 5, 6 to 20, more.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_bands([0, 50, 7, 2, 7]).items()}
@@ -307,11 +306,11 @@ def frequency_bands(counts: ArrayLike) -> Groups:
 
 
 def frequency_thirds(counts: ArrayLike) -> Groups:
-    """Divide the labels into thirds by their number of training documents, (K,).
+    """Group the labels into thirds by their number of training documents, (K,).
 
-    Of the S labels with training documents, with ``m`` labels more frequent and ``e`` equally frequent (itself
-    included), a label has the rank ``r = m + e / 2``. The head has ``r < S / 3``, the tail ``r > 2 S / 3``. Labels of
-    the same frequency stay together, so a group may be empty.
+    Among the S labels with training documents, a label has the rank ``r = m + e / 2``, where ``m`` labels are more
+    frequent and ``e`` equally frequent (itself included). The head has ``r < S / 3``, the tail ``r > 2 S / 3``. Labels
+    of equal frequency stay together, so a group may be empty.
 
     Example:
         >>> {name: labels.tolist() for name, labels in frequency_thirds([0, 50, 7, 2, 7]).items()}
@@ -322,7 +321,7 @@ def frequency_thirds(counts: ArrayLike) -> Groups:
     ordered = np.sort(numbers[seen])
     more = len(ordered) - np.searchsorted(ordered, numbers, side="right")
     not_fewer = len(ordered) - np.searchsorted(ordered, numbers, side="left")
-    places = 3 * (more + not_fewer)  # six times r, to compare whole numbers
+    places = 3 * (more + not_fewer)  # six times r, to compare integers
     groups = {
         "head": seen & (places < 2 * len(ordered)),
         "middle": seen & (places >= 2 * len(ordered)) & (places <= 4 * len(ordered)),
@@ -335,15 +334,15 @@ def frequency_thirds(counts: ArrayLike) -> Groups:
 def by_frequency(
     scores: MultiLabelScores, counts: ArrayLike, groups: Callable[[ArrayLike], Groups] = frequency_bands
 ) -> dict[str, dict[str, Any]]:
-    """Score rare and frequent labels apart, and those that training never saw.
+    """Return scores of labels grouped by their number of training documents.
 
     ``macro`` averages over **all** labels of the group, and a label without gold documents counts as 0, so that the
-    mean of the groups' Macro-F1, weighted by their labels, is the Macro-F1 of all. ``macro_gold`` averages over the
-    labels of the group that have gold documents, and is None where none has.
+    mean of the groups' Macro-F1, weighted by their labels, is the overall Macro-F1. ``macro_gold`` averages over the
+    labels of the group that have gold documents; it is None if no label has.
 
-    Counts are the training documents of each label, (K,), ancestors included, label documents excluded. The result has,
-    by group that has labels, ``fewest`` and ``most`` training documents of a label, ``labels_with_gold``, the fields of
-    :class:`GroupScores`, and ``macro_gold``.
+    ``counts`` are the training documents of each label, (K,), ancestors included, label documents excluded. The result
+    has, for each group with labels, ``fewest`` and ``most`` training documents of a label, ``labels_with_gold``, the
+    fields of :class:`GroupScores`, and ``macro_gold``.
     """
     numbers, gold = _counts(counts), scores.per_label().gold
     if len(numbers) != len(gold):

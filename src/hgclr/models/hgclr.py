@@ -44,7 +44,7 @@ from hgclr.taxonomy import Taxonomy
 logger = logging.getLogger(__name__)
 HEADS = 8
 """Attention heads between labels in the paper; the maximum if the text encoder defines none."""
-REMEDY = "give the folder training-model that hgclr train wrote for the architecture hgclr"
+REMEDY = "train one with hgclr train --preset hgclr, and give its model or its training-model"
 
 
 class HGCLRForSequenceClassification(FlatForSequenceClassification):

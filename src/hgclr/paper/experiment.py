@@ -11,19 +11,24 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from transformers import PreTrainedConfig, TrainerCallback
 
 from hgclr.config import method_settings
 from hgclr.data.folder import RowForm, row_form
+from hgclr.data.tokens import sample_documents
+from hgclr.decisions.settings import Decisions
 from hgclr.errors import HGCLRError, InputError
-from hgclr.files import read_json, write_json
+from hgclr.files import atomic_file, read_json, write_json
+from hgclr.inference import HierarchicalClassifier
 from hgclr.paper.classical import run_classical
 from hgclr.paper.models.hiagm import BaselineConfig
 from hgclr.paper.systems import PRESETS_BY_CORPUS, SYSTEMS, System, Table
 from hgclr.provenance import first_difference
 from hgclr.remote import local
 from hgclr.training import RunConfig, train
-from hgclr.training.run_checks import CHECKPOINTS, data_folder
+from hgclr.training.run_checks import CHECKPOINTS, MODEL, data_folder
 from hgclr.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
@@ -45,6 +50,8 @@ SETTINGS = "settings.json"
 """File in the folder of a run with all its settings."""
 RESUMED = "resumed"
 """Empty file in the folder of a run that was killed and resumed: its seconds are those of the last part."""
+PREDICTIONS = "predictions.npz"
+"""File in the folder of a run with the labels that it predicts on test, where they are kept."""
 BUDGET_KEYS = ("documents", "length", "epochs", "dev", "test")
 BUDGET_EXAMPLE = "documents=1500,length=64,epochs=8"
 
@@ -122,6 +129,7 @@ class Experiment:
         recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
         overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
         keep_models: leave the trained models in the runs' folders.
+        keep_predictions: write the labels predicted on test into the runs' folders (:func:`write_predictions`).
     """
 
     data: Path
@@ -134,6 +142,7 @@ class Experiment:
     budget: Budget | None = None
     overrides: tuple[str, ...] = ()
     keep_models: bool = False
+    keep_predictions: bool = False
 
     @property
     def chosen_recipe(self) -> str:
@@ -302,14 +311,18 @@ def unwatched(step: Step) -> Iterator[tuple[Sequence[TrainerCallback], None]]:
 
 
 def run_systems(
-    systems: Sequence[System], seeds: Sequence[int], experiment: Experiment, watch: Watch = unwatched
+    systems: Sequence[System],
+    seeds: Sequence[int],
+    experiment: Experiment,
+    watch: Watch = unwatched,
+    refused: dict[tuple[str, int], str] | None = None,
 ) -> Iterator[dict[tuple[str, int], str]]:
     """Run systems with every seed; yield after each run why some could not be run, by system and seed.
 
     The seeds are the outer loop: after the first, every system has a figure. The others continue where one cannot be
-    run (memory, data, an optional part that is missing).
+    run (memory, data, an optional part that is missing). ``refused`` are the runs that an earlier call could not make.
     """
-    refused: dict[tuple[str, int], str] = {}
+    refused = {} if refused is None else refused
     for seed in seeds:
         for number, system in enumerate(systems, 1):
             if system.after is not None and (reason := refused.get((system.after, seed))) is not None:
@@ -371,6 +384,8 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
         )
     if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
         raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+    if finished and experiment.keep_predictions and not any((folder / name).exists() for name in (PREDICTIONS, MODEL)):
+        raise InputError(f"{folder} is done, and its predictions were not kept", remedy=remedy)
     return wanted
 
 
@@ -391,7 +406,34 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
                 train(run, resume=True, callbacks=callbacks, on_documents=on_documents)
     elif not checkpoints.exists():  # as it is without a kill at the last moment
         return
+    if experiment.keep_predictions and not (folder / PREDICTIONS).exists():
+        write_predictions(experiment.run(system, step.seed), folder)
     if not experiment.keep_models:
         for name in ("model", "training-model"):
             shutil.rmtree(folder / name, ignore_errors=True)
     shutil.rmtree(checkpoints, ignore_errors=True)
+
+
+def write_predictions(run: RunConfig, folder: Path) -> None:
+    """Write the labels that the model of a run predicts on test, (N, K): at 0.5 as ``half``, and as ``tuned``."""
+    classifier = HierarchicalClassifier.load(folder / MODEL)
+    data, limit = data_folder(run, classifier.taxonomy), run.data.test_limit
+    documents = sample_documents(data, "test", None if limit is None else (limit, run.training.seed))
+    logits = classifier.outputs(documents).logits
+    decisions = {"half": Decisions(classifier.taxonomy), "tuned": classifier.decisions}
+    predicted = {name: each.decide(each.probabilities(logits)).predicted for name, each in decisions.items()}
+    write_bits(folder / PREDICTIONS, **predicted)
+
+
+def write_bits(path: Path, **matrices: NDArray[np.bool_]) -> None:
+    """Write bool matrices of one shape, (N, K), each as its name with rows packed into bits; ``labels`` is K."""
+    bits: dict[str, Any] = {name: np.packbits(matrix, axis=1) for name, matrix in matrices.items()}
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, labels=next(iter(matrices.values())).shape[1], **bits)
+
+
+def read_bits(path: Path) -> dict[str, NDArray[np.bool_]]:
+    """Return the matrices that :func:`write_bits` wrote."""
+    with np.load(path) as file:
+        packed, labels = {name: file[name] for name in file.files if name != "labels"}, int(file["labels"])
+    return {name: np.unpackbits(rows, axis=1, count=labels).view(np.bool_) for name, rows in packed.items()}

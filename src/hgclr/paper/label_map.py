@@ -292,8 +292,8 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
             ncols=4,
             fontsize=7,
             title=(
-                f"t-SNE of the {len(taxonomy):,} label vectors (rows of the head) by cosine distance. Large: top"
-                " labels. Small: the labels below, with a line to their parent.\nThe measures are of the vectors,"
+                f"t-SNE of the {len(taxonomy):,} label vectors (rows of the head), by cosine. Large: top labels."
+                " Small: the labels below, with a line to their parent.\nThe measures are computed from the vectors,"
                 " not from the map; shuffled: with parents assigned at random, mean ± standard deviation."
             ),
             title_fontsize=7,

@@ -307,10 +307,12 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
     if experiment.preset != "default":
         chosen = method_settings(experiment.preset, {})
         over = " (over TextRCNN the maximum over time)" if scratch else ""
+        own = [line.title for line, system in systems if system.preset not in (None, experiment.preset)]
+        tuned = any(line.tuned for line in lines)
         notes.append(
-            f"The preset {experiment.preset} holds for all rows: a head that starts from "
-            f"{chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
-            f"{chosen['classification_loss']}, no documents of the label tree, decisions at 0.5."
+            f"The preset {experiment.preset} holds for all rows{' but ' * bool(own)}{', '.join(own)}: a head that "
+            f"starts from {chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
+            f"{chosen['classification_loss']}, no documents of the label tree{'' if tuned else ', decisions at 0.5'}."
         )
     for line, system in systems:
         parts = [("recipe", experiment.recipe_of(system)), ("model", experiment.released(system))]

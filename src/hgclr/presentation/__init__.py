@@ -1,7 +1,4 @@
-"""Pages, each one HTML file that loads nothing from elsewhere, and plots with one look.
-
-A plot is drawn into a matplotlib figure; the same data gives the same bytes.
-"""
+"""Self-contained HTML pages, and matplotlib plots in one style; the same data gives the same bytes."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ if TYPE_CHECKING:
 
 INK, MUTED, PALE = "#1a1a1a", "#666666", "#c9d4de"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""The palette of Okabe and Ito, which colour-blind readers can tell apart."""
-PLOT_STYLE: Any = {  # matplotlib types its keys one by one
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine sets the same type
+"""The palette of Okabe and Ito, which colour-blind readers can distinguish."""
+PLOT_STYLE: Any = {  # Any, because matplotlib types every key separately
+    "font.family": "DejaVu Sans",  # included in matplotlib, so plots are the same on every machine
     "font.size": 9,
     "text.color": INK,
-    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "text.parse_math": False,  # names may contain dollar signs
     "axes.edgecolor": "#bbbbbb",
     "axes.labelcolor": MUTED,
     "axes.titlesize": 11,
@@ -52,7 +49,7 @@ PLOT_SIZE = (9.3, 3.8)
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One picture: its file name without suffix, its content, and a description in words."""
+    """A plot: its file name without suffix, its content, and its description."""
 
     name: str
     png: bytes
@@ -64,13 +61,13 @@ class Plot:
 
 
 def check_report(folder: Path, *, extra: str = "report") -> None:
-    """Refuse a folder that cannot be written, and an installation without matplotlib, before any work is done."""
+    """Raise if the folder cannot be written or matplotlib is missing, before any work is done."""
     require_extra("matplotlib", extra=extra, capability="Writing a report")
     check_output(folder)
 
 
 def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = PLOT_SIZE) -> Plot:
-    """Return the plot that ``fill`` draws into an empty figure; ``fill`` returns a description in words."""
+    """Return the plot that ``fill`` draws into an empty figure; ``fill`` returns its description."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -86,13 +83,13 @@ def draw(name: str, fill: Callable[[Figure], str], size: tuple[float, float] = P
 
 
 def legend_above(axes: Axes, columns: int) -> None:
-    """Put the legend above the axes, right of the title, where it never hides data."""
+    """Put the legend above the axes, right of the title, where it hides no data."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, fontsize=8, borderaxespad=0.2)
 
 
 def dashed(draw_line: Callable[..., object], place: float) -> None:
-    """Draw a quiet reference line, above the grid and below the data, with ``axes.axhline`` or ``axes.axvline``."""
+    """Draw a grey reference line, above the grid and below the data, with ``axes.axhline`` or ``axes.axvline``."""
     draw_line(place, color="#999999", linewidth=0.8, linestyle=(0, (4, 4)), zorder=1.5)
 
 
@@ -113,12 +110,12 @@ def _environment() -> Environment:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Return the page that a template makes of values.
+    """Return a page rendered from a template.
 
     Args:
         template: its path below the package, such as ``evaluation/templates/report.html``. It extends
             ``presentation/templates/base.html`` and may use the macros of ``parts.html`` there, and :func:`picture`.
-        values: the values that the template shows. Text is escaped; ``n|fmt(",")`` formats as Python does.
+        values: the variables of the template. Text is escaped; ``n|fmt(",")`` formats as in Python.
     """
     return _environment().get_template(template).render(**values) + "\n"
 
@@ -131,14 +128,14 @@ def excerpt(text: str, length: int) -> str:
 
 
 def picture(plot: Plot, caption: str = "", *, kind: Literal["png", "svg"] = "svg") -> str:
-    """Return a plot as an element of a page, for templates.
+    """Return a plot as an HTML element, for templates.
 
-    A PNG is shown in half its size in pixels, to be sharp on fine screens.
+    A PNG is shown at half its size in pixels, to be sharp on high-resolution screens.
     """
     content, size = plot.svg, None
     if kind == "png":
         content = plot.png
-        width, height = struct.unpack(">II", content[16:24])  # the header comes first in every PNG
+        width, height = struct.unpack(">II", content[16:24])  # from the header
         size = width // 2, height // 2
     media = {"png": "image/png", "svg": "image/svg+xml"}[kind]
     source = f"data:{media};base64,{base64.b64encode(content).decode()}"

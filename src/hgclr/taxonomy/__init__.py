@@ -1,6 +1,6 @@
 """The label tree: reading, checking, writing, closure, distances; numpy only.
 
-Everything here raises :class:`~hgclr.errors.InputError`, with file and line where there are any, for what is no tree.
+Input that is not a tree raises :class:`~hgclr.errors.InputError`, with file and line if it was read from a file.
 """
 
 from hgclr.taxonomy.tree import Taxonomy

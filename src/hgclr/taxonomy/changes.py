@@ -1,4 +1,4 @@
-"""Which labels of a tree were kept, renamed, moved, merged, split, added or removed in a newer version of it."""
+"""Labels kept, renamed, moved, merged, split, added and removed between two versions of a label tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hgclr.taxonomy.formats import parse_json
 from hgclr.taxonomy.tree import Taxonomy
 
 LISTED = 3
-"""How many labels of a kind a summary names."""
+"""Maximum number of labels that a summary names for each kind of change."""
 HEADER = "old\tnew"
 REMEDY = f'begin with the line {HEADER.replace(chr(9), "<TAB>")}, or write JSON: {{"old id": ["new id"]}}'
 
@@ -30,21 +30,20 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeChanges:
-    """Two label trees and how they hang together; all labels are indices into ``old`` and ``new``.
+    """The changes between two label trees; labels are indices into ``old`` and ``new``.
 
-    A label that is one and the same in both trees is in ``kept`` if id, name and parent are the same, else in
-    ``renamed`` (another id or name), in ``moved`` (another parent) or in both. An old label of several new ones is in
-    ``split``, a new one of several old ones in ``merged``; where labels are exchanged, a label may be in both.
+    A label of both trees is in ``kept`` if id, name and parent are equal, else in ``renamed`` (another id or name), in
+    ``moved`` (another parent) or in both. An old label may be in ``split`` and in ``merged``.
 
     Args:
         old, new: the trees.
         sources: for each new label, the old labels it comes from.
         targets: for each old label, the new labels it became.
         kept, renamed, moved: labels that are in both trees.
-        merged: old labels, and the new one that they became.
-        split: an old label, and the new ones that it became.
-        added: new labels that come from none.
-        removed: old labels that became none.
+        merged: several old labels and the new one that they became.
+        split: an old label and the several new ones that it became.
+        added: new labels without a source.
+        removed: old labels without a target.
     """
 
     old: Taxonomy
@@ -60,11 +59,11 @@ class TreeChanges:
     removed: tuple[int, ...]
 
     def __bool__(self) -> bool:
-        """Return whether anything differs but the order of the labels."""
+        """Return whether the trees differ, apart from the order of the labels."""
         return len(self.kept) < max(len(self.old), len(self.new))
 
     def summary(self) -> str:
-        """Return one line: how many labels of each kind, and the first that changed, a branch by its topmost label."""
+        """Return one line: the count of each kind of change, and the first labels, topmost of their branches."""
         old, new = self.old.ids, self.new.ids
         kinds = [
             ("renamed", self.renamed, [_arrow([old[one]], [new[other]]) for (one, other), _ in self.renamed_heads]),
@@ -80,7 +79,7 @@ class TreeChanges:
 
     @property
     def renamed_heads(self) -> list[tuple[Pair, int]]:
-        """The renamed labels, each with how many below it have only another id because it has."""
+        """The renamed labels, without those that only follow a renamed parent; each with the count of its followers."""
         pairs = {pair.new: pair for pair in self.renamed}
         following = {
             pair.new
@@ -117,7 +116,7 @@ class TreeChanges:
 
 
 def branches(tree: Taxonomy, labels: Iterable[int]) -> list[tuple[int, int]]:
-    """Return those of some labels whose parent is not among them, each with how many of them are below it."""
+    """Return the given labels whose parent is not given, each with the number of given labels below it."""
     inside = set(labels)
     heads = {label: 0 for label in sorted(inside) if int(tree.parents[label]) not in inside}
     for label in inside - heads.keys():
@@ -128,20 +127,19 @@ def branches(tree: Taxonomy, labels: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] | None = None) -> TreeChanges:
-    """Find out which label of one tree is which of another.
+    """Match the labels of an old tree with those of a new one.
 
-    A label in ``mapping`` became the labels given there, and nothing else. Any other is the label of the same id in
-    the new tree or, if there is none, the one of the same path of names, where the label that its parent became counts
-    as the same, unless that comes from another label already.
+    Labels in ``mapping`` became exactly the labels given there. Any other label is matched by id, then by its path of
+    names, then by its name under the label that its parent became; each new label is matched by path or name once.
 
     Args:
         old: the tree as it was.
         new: the tree as it is.
-        mapping: the new labels that an old one became. Several old labels with one new label were merged, one with
-            several was split. Labels are given by id, name or path.
+        mapping: the new labels that each old one became, by id, name or path. Several old labels with the same new
+            label were merged; an old label with several new ones was split.
 
     Raises:
-        InputError: if the mapping names a label that is in no tree, or in several places of one.
+        InputError: if a label in the mapping is unknown or ambiguous.
 
     Example:
         >>> old = Taxonomy(["sports", "tennis", "golf"], [-1, 0, 0])
@@ -228,11 +226,10 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, list[str]]:
-    """Read the mapping for :func:`compare`: the ids of the new labels by the id of each old one.
+    """Read the mapping for :func:`compare`: for the id of each old label, the ids of the new ones.
 
-    The file is UTF-8 text with the line ``old<TAB>new`` and then one old and one new label a line, or a JSON object of
-    old labels, each with a new one or a list of them. Several lines with one old label split it, several with one new
-    label merge into it. Labels are given by id, name or path.
+    The file is UTF-8 text: the header ``old<TAB>new``, then an old and a new label on each line; or a JSON object with
+    a new label or a list of them for each old label. Labels are given by id, name or path.
     """
     source = Source.load(path)
     changes: dict[str, list[str]] = {}
@@ -247,10 +244,10 @@ def read_changes(path: str | Path, old: Taxonomy, new: Taxonomy) -> dict[str, li
                 raise source.error(f"{error.what} in the {which} tree", line, error.remedy) from None
         became, target = changes.setdefault(ids[0], []), ids[1]
         if target in became:
-            raise source.error(f"{before!r} with {after!r} is given twice", line, "delete one of the two")
+            raise source.error(f"the change {before!r} to {after!r} is listed twice", line, "delete one of the two")
         became.append(target)
     if not changes:
-        raise source.error("there are no changes in it", remedy="add some, or leave the file out")
+        raise source.error("the file lists no changes", remedy="add changes, or omit the file")
     return changes
 
 
@@ -258,11 +255,11 @@ def _table_pairs(source: Source) -> Iterator[tuple[str, str, int]]:
     lines = source.lines()
     number, first = next(lines, (1, ""))
     if [cell.strip() for cell in first.split("\t")] != HEADER.split("\t"):
-        raise source.error(f"the first line is {first[:60]!r}", number, REMEDY)
+        raise source.error(f"the first line, {first[:60]!r}, is not the header", number, REMEDY)
     for number, line in lines:
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 2 or not all(cells):
-            raise source.error(f"expected an old and a new label, got {line[:60]!r}", number, "put one tab between two")
+            raise source.error(f"expected an old and a new label, got {line[:60]!r}", number, "separate them by a tab")
         yield cells[0], cells[1], number
 
 
@@ -272,9 +269,9 @@ def _json_pairs(source: Source) -> Iterator[tuple[str, str, None]]:
         raise source.error("expected an object", 1, REMEDY)
     for old, value in whole.items():
         if value == []:
-            remedy = "leave a label out that is in the old tree only: it was removed"
-            raise source.error(f"{old!r} became nothing", None, remedy)
+            remedy = "delete the entry: a label without an entry or a match counts as removed"
+            raise source.error(f"{old!r} has an empty list of new labels", None, remedy)
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, str):
-                raise source.error(f"{old!r} became something that is no label", None, REMEDY)
+                raise source.error(f"a new label of {old!r} is not a string", None, REMEDY)
             yield old, one, None

@@ -1,4 +1,4 @@
-"""The text of a label file, the labels listed in it, and the checks that they make a tree."""
+"""The text of a label file, its labels, and the checks that they form a tree."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from hgclr.errors import InputError
 from hgclr.files import read_bytes
 from hgclr.taxonomy.order import find_cycle, find_depths
 
-MOST = 2**22
-"""Labels that a tree may have."""
+MAX_LABELS = 2**22
 SHOWN_LABELS = 8
-"""How many labels of a cycle an error message lists."""
+"""Maximum number of labels of a cycle in an error message."""
 LONGEST_COMPARED = 80
 """Longer strings are left out of the search for near misses: its cost is the product of two lengths."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a label file, with ``\\n`` as the end of a line, and its path, None for text that is in no file."""
+    """The text of a label file, with ``\\n`` as line ends, and its path; None for text from no file."""
 
     text: str
     path: Path | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Source:
-        """Read a UTF-8 file, with or without byte order mark, with either kind of line end."""
+        """Read a UTF-8 file, with or without byte order mark, with LF or CRLF line ends."""
         path = Path(path)
         try:
             data = read_bytes(path)
@@ -43,7 +42,7 @@ class Source:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            # error.object is what was decoded: the data after the byte order mark, which holds no line end.
+            # error.object is the data after the byte order mark, which has no line end.
             line = error.object.count(b"\n", 0, error.start) + 1
             what = f"not UTF-8: byte 0x{error.object[error.start]:02x}"
             raise InputError(what, path=path, line=line, remedy="save the file as UTF-8") from None
@@ -80,9 +79,10 @@ class LabelEntry(NamedTuple):
 
 
 def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
-    """Turn entries, in any order, into labels in the order of the entries."""
-    if len(entries) > MOST:
-        raise source.error(f"{len(entries):,} labels are more than {MOST:,}", remedy="cut the tree down")
+    """Return the labels of the entries in the same order, with the parents' ids replaced by indices."""
+    if len(entries) > MAX_LABELS:
+        what = f"{len(entries):,} labels are over the limit of {MAX_LABELS:,}"
+        raise source.error(what, remedy="remove labels from the tree")
     by_id: dict[str, int] = {}
     for index, entry in enumerate(entries):
         if (first := by_id.setdefault(entry.id, index)) != index and entry.id.strip():
@@ -93,7 +93,7 @@ def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
             near = close_matches(entry.parent, list(by_id))
             hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
             what = f"the parent {entry.parent!r} of {entry.id!r} is not listed as a label"
-            raise source.error(what, entry.line, f"{hint}list {entry.parent!r} under a parent or at the top")
+            raise source.error(what, entry.line, f"{hint}add {entry.parent!r} as a label")
         parents.append(-1 if entry.parent is None else by_id[entry.parent])
     ids, names = [entry.id for entry in entries], [entry.name for entry in entries]
     lines = [entry.line for entry in entries]
@@ -108,9 +108,11 @@ def check_labels(
     source: Source,
     lines: Sequence[int | None] | None = None,
 ) -> NDArray[np.int64]:
-    """Return the depths of labels, (K,); refuse empty ones, repeated ids, siblings of one name, and cycles.
+    """Return the depth of each label, (K,), after checking ids, names and parents.
 
-    Errors name the file of ``source`` and the line of the label, where there are any.
+    Raises:
+        InputError: with the file of ``source`` and the label's line if known, for an empty or repeated id, an empty
+            name, siblings with the same name, or a cycle.
     """
     if not ids:
         raise source.error("the label tree is empty", remedy="list at least one label")
@@ -140,14 +142,14 @@ def check_labels(
 
 
 def _at_line(line: int | None) -> str:
-    """Return ``" (line 3)"``, or nothing where there are no lines."""
+    """Return ``" (line 3)"``, or ``""`` if the line is unknown."""
     return "" if line is None else f" (line {line})"
 
 
 def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> InputError:
     if first.name != second.name:
         what = f"two labels have the id {second.id!r}, {first.name!r}{_at_line(first.line)} and {second.name!r}"
-        remedy = "give one another id, or choose a separator that occurs in no name"
+        remedy = "give one of them a different id, or choose a separator that occurs in no name"
     elif first.parent == second.parent:
         what = f"the label {second.id!r} is listed twice, first{_at_line(first.line)}"
         remedy = "delete or rename one of the two"
@@ -160,7 +162,7 @@ def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> Inpu
 
 
 def close_matches(label: str, known: Sequence[str]) -> list[str]:
-    """Return up to three known labels that are similar to ``label``, the same in other case or spacing first."""
+    """Return up to three similar labels; those that differ only in case or spacing, if there are any."""
     folded = " ".join(label.casefold().split())
     same = [other for other in known if other.casefold() == folded or other.strip() == label.strip()]
     if same or len(label) > LONGEST_COMPARED:

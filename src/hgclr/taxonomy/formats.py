@@ -1,4 +1,4 @@
-"""Label trees in files: the literature's lines, lists of paths, tables, and JSON."""
+"""File formats of label trees: the literature's tab format, lists of paths, tables, and JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
 
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
 ROOT = "Root"
-"""What stands for the virtual root; it is no label."""
+"""The name of the virtual root in files; no label may have it."""
 LABEL_COLUMNS = ("child", "id", "code")
 DESCRIPTION = "description"
 NAME_COLUMNS = ("name", "description")
-LONGEST_CELL = 131_072  # what any reader of the csv module takes
-TABLE_REMEDY = "the first row must have a column 'parent' and a column 'child' (or 'id', or 'code')"
-JSON_REMEDY = "correct the JSON there, or name another format with --format"
+LONGEST_CELL = 131_072  # the default limit of the csv module
+TABLE_REMEDY = "name a column 'parent' and a column 'child' (or 'id', or 'code') in the first row"
+JSON_REMEDY = "correct the JSON, or choose another format with --format"
 NODE_KEYS = ("name", "id", "description", "children")
 FLAT_KEYS = ("id", "name", "parent", "description")
 RECURSION = 5_000
-"""How deep Python may call itself while it reads JSON: a tree of a thousand levels takes two thousand brackets."""
+"""Recursion limit while parsing JSON: a tree of a thousand levels has two thousand nested brackets."""
 
 
 def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
@@ -35,10 +35,10 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
     if file_format not in formats:
         raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
     if not separator:
-        raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+        raise InputError("the path separator is empty", remedy="use for example ' > '")
     source = Source.load(path)
     if not source.text.strip():
-        return link([], source)  # which refuses it
+        return link([], source)  # raises: the tree is empty
     chosen = _detect(source, separator) if file_format == "auto" else file_format
     if chosen in ("json", "paths"):
         return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
@@ -46,7 +46,7 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
 
 
 def _detect(source: Source, separator: str) -> FileFormat:
-    """Return the format that the content shows."""
+    """Return the format, detected from the content."""
     number, first = next(source.lines())
     if first.lstrip()[0] in "{[":
         return "json"
@@ -59,18 +59,17 @@ def _detect(source: Source, separator: str) -> FileFormat:
     raise source.error(
         f"cannot tell the format from the line {first[:60]!r}",
         number,
-        "name it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
-        f" 'parent'), json, or paths (lines 'A{separator}B'; --separator says what stands between)",
+        "choose it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
+        f" 'parent'), json, or paths (lines 'A{separator}B'; change the separator with --separator)",
     )
 
 
 def read_literature(source: Source) -> Labels:
     """Read ``parent<TAB>child...`` lines in any order; a label's index follows the order of the children.
 
-    Cells are taken as they are, spaces included. The name of a label is its id, with one exception: where
-    every label below the top has its parent's id and a slash at the beginning of its own (``Top/News/Health``
-    under ``Top/News``), ids are paths. A name is then what follows the parent's id and slash (``Health``); of
-    a top label, what follows the folder that all top labels share (``News``).
+    Spaces in cells are kept. The name of a label is its id, with one exception: ids are paths if every id below the
+    top begins with the parent's id and a slash (``Top/News/Health`` under ``Top/News``). The name is then the rest
+    of the id (``Health``); of a top label, the rest after the folder that all top labels share (``News``).
     """
     entries: list[LabelEntry] = []
     lines_of_root = 0
@@ -82,8 +81,8 @@ def read_literature(source: Source) -> Labels:
             raise source.error(f"{parent!r} has no children", number, "put a tab before each child, or delete the line")
         lines_of_root += parent == ROOT
         if ROOT in children:
-            remedy = f"rename it: {ROOT!r} stands for what is above the top labels"
-            raise source.error(f"{ROOT!r} is a child", number, remedy)
+            remedy = f"rename it: {ROOT!r} is reserved for the node above the top labels"
+            raise source.error(f"{ROOT!r} is listed as a child", number, remedy)
         entries += [LabelEntry(child, child, None if parent == ROOT else parent, number) for child in children]
     if entries and not lines_of_root:
         remedy = f"add a line '{ROOT}<TAB>top label<TAB>top label...'"
@@ -92,14 +91,14 @@ def read_literature(source: Source) -> Labels:
 
 
 def _named_by_path(entries: list[LabelEntry]) -> list[LabelEntry]:
-    """Give every label the last part of its id as name, if the ids are paths."""
+    """Return the entries with the last part of each id as name, if the ids are paths."""
     below = [entry for entry in entries if entry.parent is not None]
     if not below or not all(
         entry.id.startswith(f"{entry.parent}/") and len(entry.id) > len(f"{entry.parent}/") for entry in below
     ):
         return entries
     tops = [entry.id for entry in entries if entry.parent is None]
-    folder = os.path.commonprefix(tops).rpartition("/")[0]  # noqa: RUF071 (ids are no paths of this system)
+    folder = os.path.commonprefix(tops).rpartition("/")[0]  # noqa: RUF071 (ids are not file paths)
     return [
         entry._replace(name=entry.id.removeprefix(f"{folder if entry.parent is None else entry.parent}/"))
         for entry in entries
@@ -120,10 +119,10 @@ def write_literature(ids: Sequence[str], families: Sequence[tuple[int, Sequence[
 
 
 def read_paths(source: Source, separator: str) -> Labels:
-    """Read one path per line; the labels on the way to it are made where they are missing.
+    """Read one path per line and add missing ancestors.
 
-    A label's id is its path; its index follows the order in which the labels first occur. Spaces around a
-    name are dropped.
+    A label's id is its path; labels are indexed in the order of their first occurrence. Spaces around a name are
+    dropped.
     """
     entries: dict[str, LabelEntry] = {}
     listed: dict[str, int] = {}
@@ -133,7 +132,7 @@ def read_paths(source: Source, separator: str) -> Labels:
         for name in names:
             # ``A >B`` where the separator is ``" > "``: the sign would become part of a name.
             if sign and sign != separator and (name.startswith(sign) or name.endswith(sign)):
-                remedy = f"write the separator as {separator!r}, with nothing missing on either side"
+                remedy = f"write the separator as {separator!r}, with its spaces"
                 raise source.error(f"a name begins or ends with {sign!r}: {name!r}", number, remedy)
             if not name:
                 raise source.error("empty label name", number, "fill in the name or delete the entry")
@@ -141,7 +140,7 @@ def read_paths(source: Source, separator: str) -> Labels:
         if (first := listed.setdefault(path, number)) != number:
             remedy = "delete or rename one of the two"
             raise source.error(f"the path {path!r} is listed twice, first (line {first})", number, remedy)
-        # Most paths are new below a known one; joining all above each time would cost the depth squared.
+        # Most paths extend a known one; joining all ancestors each time would cost the depth squared.
         known = separator.join(names[:-1]) in entries
         for depth in range(len(names) if known else 1, len(names) + 1):
             above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
@@ -150,7 +149,7 @@ def read_paths(source: Source, separator: str) -> Labels:
 
 
 class Columns(NamedTuple):
-    """Where things are in a row; ``name`` is None where the id is the name, ``description`` where there are none."""
+    """The columns of a table by number; ``name`` is None if the id is the name, ``description`` if there is none."""
 
     delimiter: str
     label: int
@@ -160,14 +159,14 @@ class Columns(NamedTuple):
 
 
 def find_columns(header: str) -> Columns | None:
-    """Return the columns that a header line names, or None if it names no label column and no parent column.
+    """Return the columns of a header line, or None if it does not name a label column and a parent column.
 
-    Capitals do not matter. The delimiter is a tab, a comma or a semicolon.
+    Case is ignored. The delimiter is a tab, a comma or a semicolon.
     """
     for delimiter in "\t,;":
         try:
             cells = [cell.strip().casefold() for cell in next(csv.reader([header], delimiter=delimiter))]
-        except csv.Error:  # a line too long for a cell is no header
+        except csv.Error:  # the line is too long to be a header
             return None
         labels = [cell for cell in cells if cell in LABEL_COLUMNS]
         if len(labels) == 1 and cells.count("parent") == 1:
@@ -192,14 +191,14 @@ def read_table(source: Source) -> Labels:
     first, header = next(source.lines())
     columns = find_columns(header)
     if columns is None:
-        raise source.error(f"the header {header!r} does not say which column is which", first, TABLE_REMEDY)
+        raise source.error(f"the header {header!r} does not name the label and parent columns", first, TABLE_REMEDY)
     _, *rows = read_rows(source, columns.delimiter)
     entries = []
     for line, row in rows:
         label, parent = row[columns.label], row[columns.parent]
         if label == ROOT:
-            remedy = f"delete the row: {ROOT!r} means the node above the top labels"
-            raise source.error(f"{ROOT!r} is a label", line, remedy)
+            remedy = f"delete the row: {ROOT!r} is reserved for the node above the top labels"
+            raise source.error(f"{ROOT!r} is listed as a label", line, remedy)
         name = label if columns.name is None else row[columns.name]
         description = "" if columns.description is None else row[columns.description]
         entries.append(LabelEntry(label, name, None if parent in ("", ROOT) else parent, line, description))
@@ -235,7 +234,7 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
             if any(cells):
                 width = width or len(cells)
                 if len(cells) != width:
-                    remedy = "quote a cell that holds the delimiter, and leave no cell out"
+                    remedy = "quote cells that contain the delimiter, and write all cells of the row"
                     raise source.error(f"{len(cells)} cells in a table of {width} columns", begins, remedy)
                 yield begins, cells
             begins = reader.line_num + 1
@@ -246,8 +245,8 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
 class Descriptions(NamedTuple):
     """The descriptions in a table, by label, and counts of its rows.
 
-    Counted are rows with a label or a description, and those of them that name a label; cells that name no label, or
-    several, are listed with their lines.
+    ``rows`` counts the rows with a label or a description, ``matched`` those that name exactly one label of the tree.
+    ``unknown`` and ``ambiguous`` list the other label cells with their lines.
     """
 
     texts: dict[int, str]
@@ -272,7 +271,7 @@ def read_descriptions(
         texts = titles.index(description_column.casefold())
     if label_column is not None:
         labels = titles.index(label_column.casefold())
-    else:  # the one that names most labels, the first of several
+    else:  # the column that matches most labels, the first of several
         named = {
             column: len({found[0] for _, row in rows if len(found := candidates(row[column])) == 1})
             for column in range(width)
@@ -282,8 +281,8 @@ def read_descriptions(
     if texts is None and width == 2:
         texts = 1 - labels
     if texts is None or texts == labels:
-        remedy = f"call it {DESCRIPTION!r} or give --description-column"
-        raise source.error("which column holds the descriptions?", 1, remedy)
+        remedy = f"name a column {DESCRIPTION!r} or give --description-column"
+        raise source.error("the description column is unknown", 1, remedy)
     filled = [(line, row[labels], " ".join(row[texts].split())) for line, row in rows if row[labels] or row[texts]]
     given: dict[int, tuple[str, int]] = {}
     unknown: list[tuple[str, int]] = []
@@ -303,9 +302,10 @@ def read_descriptions(
 
 
 def _read_described(source: Source, *columns: str | None) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the titles of a table's columns, if the first row has any, and its rows.
+    """Return the column titles of a table, if the first row is a header, and its rows.
 
-    The delimiter is the first that cuts all rows alike. A title is ``description`` or one of ``columns``.
+    The delimiter is the first that gives all rows the same number of cells. A header has a title ``description`` or
+    those in ``columns``.
     """
     _, first = next(source.lines(), (1, ""))
     error, rows = None, []
@@ -323,12 +323,12 @@ def _read_described(source: Source, *columns: str | None) -> tuple[list[str], li
     wanted = [column.casefold() for column in columns if column is not None]
     for column in wanted:
         if column not in titles:
-            raise source.error(f"there is no column {column!r}", 1, f"the columns are {', '.join(map(repr, titles))}")
+            raise source.error(f"there is no column {column!r}", 1, f"choose one of {', '.join(map(repr, titles))}")
     return (titles, rows[1:]) if wanted or DESCRIPTION in titles else ([], rows)
 
 
 class _Node(NamedTuple):
-    """A label whose children are still to be read."""
+    """A label of nested JSON; its children are not parsed yet."""
 
     name: str
     children: object
@@ -337,7 +337,7 @@ class _Node(NamedTuple):
 
 
 def parse_json(source: Source) -> Any:
-    """Return the one value that the text holds."""
+    """Return the parsed JSON; a repeated key is an error."""
 
     def unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         members: dict[str, object] = {}
@@ -353,7 +353,7 @@ def parse_json(source: Source) -> Any:
         return json.loads(source.text, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         raise source.error(f"broken JSON: {error.msg}", error.lineno, JSON_REMEDY) from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a number with thousands of digits
         raise source.error(f"broken JSON: {error}", None, JSON_REMEDY) from None
     except RecursionError:
         raise source.error("the JSON is nested too deep", None, "list the labels with their parents instead") from None
@@ -367,15 +367,15 @@ def read_json(source: Source, separator: str) -> Labels:
     - nested objects, ``{"A": {"B": {}, "C": null, "D": ["E", "F"]}}``;
     - lists of nodes, ``[{"name": "A", "id": "a", "children": [{"name": "B"}]}]``, where ``id`` and
       ``children`` may be left out and a leaf may be a plain string;
-    - the flat form that we write, ``{"labels": [{"id": "a", "name": "A", "parent": null}, ...]}``.
+    - the flat form that hgclr writes, ``{"labels": [{"id": "a", "name": "A", "parent": null}, ...]}``.
 
-    In the last two a label may have a ``description``. In the nested forms a label's id is its path, the names joined
-    by ``separator``, unless it is given.
+    In the last two a label may have a ``description``. In the first two, a label without an id gets its path as id,
+    the names joined by ``separator``.
     """
     whole = parse_json(source)
     if isinstance(whole, dict) and list(whole) == ["labels"]:
         labels = whole["labels"]
-        # A list of plain strings here is a top label called "labels" with its leaves.
+        # A list of plain strings is the nested form: a top label called "labels" with its leaves.
         if isinstance(labels, list) and not (labels and all(isinstance(label, str) for label in labels)):
             return link_flat(labels, source)
     entries: list[LabelEntry] = []
@@ -412,7 +412,7 @@ def write_json(labels: Sequence[Mapping[str, object]]) -> str:
 
 
 def _nodes(source: Source, children: object, parent: str | None) -> list[_Node]:
-    """Return the nodes that a value describes: of an object its keys, of a list its members, of null none."""
+    """Return the nodes in a value: the keys of an object, the members of a list, none for null."""
     if children is None:
         return []
     if isinstance(children, dict):
@@ -423,7 +423,7 @@ def _nodes(source: Source, children: object, parent: str | None) -> list[_Node]:
     raise source.error(
         f"expected {'labels' if parent is None else f'the children of {parent!r}'}, found {children!r}",
         None,
-        "give an object, a list or null; a tree that is a single node goes into a list: [{...}]",
+        "give an object, a list or null; write a single node as a list: [{...}]",
     )
 
 
@@ -436,12 +436,12 @@ def _node(source: Source, member: object, where: str) -> _Node:
 
 
 def _members(source: Source, value: object, known: Sequence[str], where: str) -> Mapping[str, object]:
-    """Return the members of an object; refuse unknown keys, for a misspelt one would drop part of the tree."""
+    """Return the members of an object; raise on unknown keys, as a misspelt key would drop part of the tree."""
     if not isinstance(value, Mapping):
-        raise source.error(f"{where} is {value!r}", None, 'write it as an object, {"name": ...}')
+        raise source.error(f"{where} is {value!r}, not an object", None, 'write it as {"name": ...}')
     for key in value:
         if key not in known:
-            raise source.error(f"{where} has the unknown key {key!r}", None, f"the keys are {', '.join(known)}")
+            raise source.error(f"{where} has the unknown key {key!r}", None, f"use only {', '.join(known)}")
     return value
 
 

@@ -1,6 +1,6 @@
-"""Every walk of the label tree: depths, children, common ancestors, and label matrices level by level.
+"""Traversals of the label tree: depths, children, common ancestors, and label matrices level by level.
 
-Nothing here knows labels by name: a tree is the array of its parents, -1 for a top label.
+A tree is given as the array of its parents, -1 for a top label.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 2**17
-"""Cells, documents times labels, in a block: half a megabyte of probabilities fits the cache of a CPU."""
+"""Cells (documents times labels) in a block: half a megabyte of probabilities fits into a CPU cache."""
 
 
 def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return ``array`` after forbidding writes to it."""
+    """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
 
@@ -24,7 +24,7 @@ def read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
 def find_depths(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the depth of each node, (K,), 1 for a top node, and 0 for nodes in or below a cycle.
 
-    By pointer doubling: O(K log depth) whatever the shape of the tree.
+    Pointer doubling takes O(K log depth) for any shape of the tree.
     """
     above, depths = np.append(parents, -1), np.append(np.ones(len(parents), dtype=np.int64), 0)
     for _ in range(len(parents).bit_length() + 1):
@@ -36,7 +36,7 @@ def find_depths(parents: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def find_cycle(parents: NDArray[np.int64], depths: NDArray[np.int64]) -> list[int]:
-    """Return nodes of which each is followed by its parent, the last by the first; none if there is no cycle."""
+    """Return the nodes of a cycle, each followed by its parent; none if there is no cycle."""
     if (depths > 0).all():
         return []
     seen: dict[int, int] = {}
@@ -74,7 +74,7 @@ class LowestCommonAncestor:
             self._steps.append(self._steps[-1][self._steps[-1]])
 
     def __call__(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the lowest common ancestor of each pair; the two arrays have one shape."""
+        """Return the lowest common ancestor of each pair; the two arrays have the same shape."""
         deeper = self.depths[first] >= self.depths[second]
         low, high = np.where(deeper, first, second), np.where(deeper, second, first)
         gap = self.depths[low] - self.depths[high]
@@ -89,8 +89,8 @@ class LowestCommonAncestor:
 class Level(NamedTuple):
     """The labels of one level below the top; a place is a column in level order.
 
-    ``parents`` are the places of their parents, ``families`` the places of the labels above that have children,
-    ``starts`` where the children of each of these begin, counted from the level's first.
+    ``parents`` are the places of their parents, ``families`` the same without repeats, ``starts`` the first child of
+    each of these, counted from the start of the level.
     """
 
     places: slice
@@ -100,14 +100,14 @@ class Level(NamedTuple):
 
 
 class LevelOrder:
-    """Labels level by level from the top, the children of one label side by side: walks are done in slices.
+    """Labels level by level from the top, siblings side by side, so that operations work on slices.
 
     Attributes:
         labels: the label at each place, (K,).
         places: the place of each label, (K,).
         parents: the place of the parent of the label at each place, -1 for a top label, (K,).
         sizes: the labels in the branch of the label at each place, itself included, (K,).
-        steps: when a depth-first walk reaches the label at each place, (K,).
+        steps: the position of the label at each place in a depth-first walk, (K,).
         spans: the places of each level, from the top.
     """
 
@@ -131,9 +131,9 @@ class LevelOrder:
         self.labels = np.argsort(self.places)
         self.sizes = np.ones(count, dtype=np.int32)
         self.carry_up(self.sizes[None], np.add)
-        self.steps = np.cumsum(self.sizes, dtype=np.int32) - self.sizes  # right for the top labels
+        self.steps = np.cumsum(self.sizes, dtype=np.int32) - self.sizes  # final for the top labels only
         for span, above, _, starts in self._below:
-            before = np.cumsum(self.sizes[span]) - self.sizes[span]  # in the branches further left in the level
+            before = np.cumsum(self.sizes[span]) - self.sizes[span]  # labels in the branches to the left
             first = np.repeat(before[starts], np.diff(np.append(starts, len(above))))
             self.steps[span] = self.steps[above] + 1 + before - first
 
@@ -146,13 +146,13 @@ class LevelOrder:
         return np.take(arranged, self.places, axis=1)
 
     def carry_down(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
-        """Replace each label by ``combine(label, its parent)``, from the top, in place."""
+        """Replace each label's column by ``combine(label, its parent)``, from the top, in place."""
         for level in self._below:
             own = arranged[:, level.places]
             combine(own, np.take(arranged, level.parents, axis=1), out=own)
 
     def carry_up(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
-        """Replace each label by ``combine`` of itself and its children, from the bottom, in place."""
+        """Replace each label's column by ``combine`` of itself and its children, from the bottom, in place."""
         for level in reversed(self._below):
             children = combine.reduceat(arranged[:, level.places], level.starts, axis=1)
             arranged[:, level.families] = combine(arranged[:, level.families], children)
@@ -168,7 +168,7 @@ class LevelOrder:
 
 
 class Ordered(Protocol):
-    """A taxonomy, which this module must not import."""
+    """A taxonomy; importing the class here would be circular."""
 
     @property
     def order(self) -> LevelOrder: ...

@@ -1,4 +1,4 @@
-"""The label tree: which labels there are, in which order, and how they are connected."""
+"""The label tree: its labels, their order and their parents."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from hgclr.taxonomy.formats import (
 from hgclr.taxonomy.order import Children, LevelOrder, LowestCommonAncestor, read_only
 
 NamePath = tuple[str, ...]
-"""The names from the top down to a label."""
+"""The names from a top label down to a label."""
 MODEL_REMEDY = "give a folder that hgclr train or hgclr export wrote"
 SHOWN = 5
-"""How many candidates an error message lists."""
+"""Maximum number of candidates in an error message."""
 SUGGESTED = 200
-"""For how many unknown labels near misses are searched: a file full of bad rows must not take hours."""
+"""Maximum number of unknown labels with suggestions: the search is slow, and a file may be full of bad rows."""
 
 
 class Taxonomy:
     """A tree (or forest) of K labels in a fixed order; the position of a label is its index in every model.
 
-    A virtual root is above the top labels. It is no label; where an index is needed it is -1, at depth 0.
+    A virtual root is above the top labels. It is not a label; its index is -1 and its depth 0.
 
-    Two trees are equal if ids, names and parents are, in the same order, **whatever the descriptions**.
+    Two trees are equal if ids, names and parents are equal and in the same order; descriptions are not compared.
 
     Args:
         ids: K unique ids.
@@ -47,11 +47,11 @@ class Taxonomy:
         names: K names for people and for the name embedding, the ids if left out. Names may repeat in the
             tree, but not among the children of one label.
         descriptions: a sentence or a paragraph on what belongs to each label; None or blank for a label without one.
-            White space is made single.
+            Each run of white space becomes one space.
 
     Raises:
-        InputError: if an id or name is empty or repeated where it must not be, a description is no text, a parent
-            is out of range, labels form a cycle, or there are no labels.
+        InputError: if an id is empty or repeated, a name is empty or repeated among siblings, a description is not a
+            string, a parent is out of range, labels form a cycle, or there are no labels.
 
     Example:
         >>> taxonomy = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
@@ -81,17 +81,18 @@ class Taxonomy:
         count = len(self._ids)
         array = np.array(parents, dtype=None if count else np.int64)
         if array.shape != (count,) or array.dtype.kind not in "iu":
-            raise InputError(f"{count} labels need {count} whole numbers as parents, got {array.dtype} {array.shape}")
+            raise InputError(f"{count} labels need {count} integers as parents, got {array.dtype} {array.shape}")
         outside = np.flatnonzero((array < -1) | (array >= count))
         if outside.size:
             remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
-            raise InputError(f"label {outside[0]} has the parent {array[outside[0]]}, which is no label", remedy=remedy)
+            what = f"the parent of label {outside[0]}, {array[outside[0]]}, is out of range"
+            raise InputError(what, remedy=remedy)
         self._parents = read_only(array.astype(np.int64, copy=False))
         self._depths = read_only(check_labels(self._ids, self._names, self._parents, Source("")))
         for strings in (self._ids, self._names, self._descriptions):
             try:
                 "".join(strings).encode()
-            except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
+            except UnicodeEncodeError:  # an unpaired surrogate, which JSON can escape
                 bad = next(text for text in strings if any("\ud800" <= character <= "\udfff" for character in text))
                 raise InputError(f"{bad!a} is not valid Unicode text", remedy="correct its \\u escapes") from None
         by_depth = np.argsort(self._depths, kind="stable").astype(np.int64, copy=False)
@@ -143,7 +144,7 @@ class Taxonomy:
 
     @cached_property
     def order(self) -> LevelOrder:
-        """The labels level by level, for walks of whole label matrices."""
+        """The labels level by level, for operations on whole label matrices."""
         return LevelOrder(self._parents, self._levels)
 
     @cached_property
@@ -173,7 +174,7 @@ class Taxonomy:
     def __reduce__(
         self,
     ) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str], Sequence[str]]]:
-        # Built again, because numpy forgets on copying and pickling that an array is read-only.
+        # Built again because a copied or pickled numpy array is no longer read-only.
         return Taxonomy, (self._ids, self._parents, self._names, self._descriptions)
 
     def children(self, index: int) -> NDArray[np.int64]:
@@ -185,11 +186,11 @@ class Taxonomy:
         return np.array(self._climb(index)[1:], dtype=np.int64)
 
     def path(self, index: int) -> NDArray[np.int64]:
-        """Return the labels from the top down to and including this one."""
+        """Return the labels from the top label down to this one, included."""
         return np.array(self._climb(index)[::-1], dtype=np.int64)
 
     def path_names(self, index: int) -> tuple[str, ...]:
-        """Return the names from the top down to and including this label's."""
+        """Return the names from the top label down to this label, included."""
         return tuple(self._names[node] for node in reversed(self._climb(index)))
 
     def path_name(self, index: int, separator: str = " > ") -> str:
@@ -197,7 +198,7 @@ class Taxonomy:
         return separator.join(self.path_names(index))
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
-        """Return the labels at which a document's paths end, in their order."""
+        """Return the labels at which a document's paths end, in the given order."""
         labels = list(labels)
         above = {self._parent_list[label] for label in labels}
         return [label for label in labels if label not in above]
@@ -215,11 +216,11 @@ class Taxonomy:
         return ends
 
     def lca(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-        """Return the lowest common ancestors of indices whose shapes broadcast, -1 being the virtual root."""
+        """Return the lowest common ancestor of each pair, -1 for the virtual root; the shapes broadcast."""
         return self._lowest(*np.broadcast_arrays(self._checked(first), self._checked(second)))
 
     def distance(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of edges between labels, through the virtual root if need be.
+        """Return the number of edges between labels, through the virtual root if necessary.
 
         distance(i, j) = depth(i) + depth(j) - 2 depth(lca(i, j))
         """
@@ -238,7 +239,7 @@ class Taxonomy:
         return np.array(sorted(closed), dtype=np.int64)
 
     def close(self, matrix: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a copy of a label matrix, (N, K), one row per document, in which every label brings its ancestors."""
+        """Return a copy of a label matrix, (N, K), one row per document, with all ancestors added."""
         if matrix.dtype != np.bool_ or matrix.ndim != 2 or matrix.shape[1] != len(self):
             raise ValueError(f"expected bool (N, {len(self)}), got {matrix.dtype} {matrix.shape}")
         closed: NDArray[np.bool_] = self.order.carried_up(matrix, np.logical_or)
@@ -247,21 +248,21 @@ class Taxonomy:
     def resolve(self, label: str, separator: str = " > ") -> int:
         """Return the index of a label given by id, by name, or by its path of names.
 
-        An id comes first. Otherwise exactly one label must have this name or this path.
+        Ids are tried first. Otherwise exactly one label must have this name or this path.
 
         Args:
-            label: an id, a name that one label alone has, or names from the top down joined by ``separator``.
-            separator: what stands between the names of a path.
+            label: an id, a name that only one label has, or names from the top down joined by ``separator``.
+            separator: the string between the names of a path.
 
         Raises:
-            InputError: if there is no such label (with the nearest ones) or several (with ids and paths).
+            InputError: if the label is unknown (suggests similar ones) or ambiguous (lists ids and paths).
         """
         if (index := self._by_id.get(label)) is not None:
             return index
         return self._index(separator).resolve(label)
 
     def candidates(self, label: str, separator: str = " > ") -> list[int]:
-        """Return the labels among which :meth:`resolve` would have to choose: one if it can, none if it is unknown."""
+        """Return all labels that ``label`` may mean, as in :meth:`resolve`; none if it is unknown."""
         if (index := self._by_id.get(label)) is not None:
             return [index]
         return self._index(separator).candidates(label)
@@ -274,26 +275,26 @@ class Taxonomy:
             path: the file; its name does not matter.
             format: ``literature`` (lines ``parent<TAB>child...``), ``table`` (CSV or TSV with the columns
                 ``child`` and ``parent``, perhaps ``name`` and ``description``), ``json``, ``paths`` (lines
-                ``A > B > C``), or ``auto``, which looks at the content.
-            separator: stands between the names of a path.
+                ``A > B > C``), or ``auto``, which detects the format from the content.
+            separator: the string between the names of a path.
 
         Raises:
-            InputError: with file, line and remedy, if the file is no tree.
+            InputError: with file, line and remedy, if the file is not a tree.
         """
         labels = read_labels(path, format, separator)
         try:
             return cls(*labels)
-        except InputError as error:  # what no reader looks for, such as half a surrogate pair
+        except InputError as error:  # not checked by the readers, such as an unpaired surrogate
             raise InputError(error.what, path=path, remedy=error.remedy) from None
 
     def write(self, path: str | Path) -> None:
-        """Write the tree, whole or not at all: JSON to ``.json``, a table to ``.csv``, else the tab format.
+        """Write the tree atomically: JSON to ``.json``, a table to ``.csv``, else the literature's tab format.
 
-        JSON and the table keep everything. The literature's tab format keeps ids and structure; descriptions and
-        names of their own are not part of it, and read back the labels are in breadth-first order.
+        JSON and the table keep everything. The tab format keeps only ids and structure, and reading it gives the
+        labels in breadth-first order.
 
         Raises:
-            InputError: if the file cannot be written, or a label cannot stand in this format.
+            InputError: if the file cannot be written, or the format cannot represent a label.
         """
         suffix = Path(path).suffix.lower()
         if suffix == ".json":
@@ -318,17 +319,17 @@ class Taxonomy:
         description_column: str | None = None,
         separator: str = " > ",
     ) -> tuple[Taxonomy, Descriptions]:
-        """Return a copy with the descriptions in a CSV or TSV table, and what was found in the table.
+        """Return a copy with the descriptions of a CSV or TSV table, and the counts of the table's rows.
 
-        The first row is a header if it has a cell ``description``, capitals aside, or a column is given. Labels are
+        The first row is a header if it has a cell ``description`` in any case, or if a column is given. Labels are
         given by id, name or path; labels that the table does not describe keep their descriptions.
 
         Args:
             path: a UTF-8 table with a tab, a comma or a semicolon between the cells.
-            label_column: title of the column of labels; by default the one that names most labels.
-            description_column: title of the column of descriptions; by default the one called ``description`` or, in a
-                table of two columns without header, the one that does not hold the labels.
-            separator: stands between the names of a path.
+            label_column: title of the label column; by default the column that matches most labels.
+            description_column: title of the description column; by default ``description`` or, in a table of two
+                columns without header, the column that is not the label column.
+            separator: the string between the names of a path.
         """
         table = read_descriptions(path, lambda cell: self.candidates(cell, separator), label_column, description_column)
         texts = [table.texts.get(index, text) for index, text in enumerate(self._descriptions)]
@@ -336,10 +337,10 @@ class Taxonomy:
 
     @classmethod
     def from_paths(cls, paths: Iterable[NamePath], separator: str = " > ") -> Taxonomy:
-        """Return the tree of all beginnings of the paths, in the order of their names; a label's id is its path.
+        """Return the tree of the paths and all their prefixes, sorted; a label's id is its path.
 
         Raises:
-            InputError: if a name is empty, has space around it, or holds the separator.
+            InputError: if a name is empty, has space around it, or contains the separator.
 
         Example:
             >>> Taxonomy.from_paths([("science", "physics"), ("law",)]).ids
@@ -357,20 +358,16 @@ class Taxonomy:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, object]) -> Taxonomy:
-        """Build a taxonomy from what :meth:`to_json` returned.
-
-        Raises:
-            InputError: if it is not of that form.
-        """
+        """Build a taxonomy from the output of :meth:`to_json`; raise InputError for any other form."""
         labels = tree.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, Mapping) for label in labels):
             raise InputError("not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}')
         return cls(*link_flat(labels, Source("")))
 
     def to_json(self) -> dict[str, object]:
-        """Return ``{"labels": [{"id", "name", "parent"}, ...]}`` in index order; no parent is None.
+        """Return ``{"labels": [{"id", "name", "parent", "description"}, ...]}`` in index order.
 
-        A label with a description has a fourth member, ``description``.
+        The parent of a top label is None; labels without a description lack that key.
         """
         return {"labels": self._flat()}
 
@@ -383,7 +380,7 @@ class Taxonomy:
 
     @cached_property
     def _parent_list(self) -> list[int]:
-        """The parents as Python numbers: climbing one label's path is faster on these."""
+        """The parents as Python integers, faster than numpy for a single path."""
         parents: list[int] = self._parents.tolist()
         return parents
 
@@ -418,7 +415,7 @@ class Taxonomy:
         return nodes
 
     def _checked(self, indices: ArrayLike) -> NDArray[np.int64]:
-        """Return indices as an array; refuse what is neither a label nor the virtual root."""
+        """Return indices as an array; raise if one is neither a label nor the virtual root (-1)."""
         array = np.asarray(indices)
         if array.size == 0:
             return array.astype(np.int64)
@@ -430,18 +427,18 @@ class Taxonomy:
 
 
 def check_name(name: str, separator: str) -> None:
-    """Refuse a name that cannot be part of a path."""
+    """Raise InputError if a name cannot be part of a path."""
     if not separator:
         raise InputError("path_separator is empty", remedy="use for example ' > '")
     if name != name.strip() or not name:
-        remedy = f"write names without space around them; they are separated by {separator!r}"
-        raise InputError(f"the name {name!r} of a path is empty or has space around it", remedy=remedy)
+        remedy = f"separate names by {separator!r} and remove other spaces around them"
+        raise InputError(f"the name {name!r} in a path is empty or has space around it", remedy=remedy)
     if separator in name:
-        raise InputError(f"the name {name!r} holds {separator!r}", remedy="give another path_separator")
+        raise InputError(f"the name {name!r} contains {separator!r}", remedy="choose another path_separator")
 
 
 class _LabelIndex:
-    """An index from names and paths to labels, for one separator; ``path_name`` gives paths for messages."""
+    """An index from names and paths to labels, for one separator; ``path_name`` is for error messages."""
 
     def __init__(
         self,
@@ -452,13 +449,13 @@ class _LabelIndex:
         path_name: Callable[[int, str], str],
     ) -> None:
         if not separator:
-            raise InputError("the separator of paths is empty", remedy="use for example ' > '")
+            raise InputError("the path separator is empty", remedy="use for example ' > '")
         self._ids, self._separator, self._path_name = ids, separator, path_name
         self._by_name: dict[str, list[int]] = {}
         for index, name in enumerate(names):
             self._by_name.setdefault(name, []).append(index)
         self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
-        # A name may hold the separator, and then takes up several segments of a path.
+        # A name that contains the separator takes up several segments of a path.
         self._longest = 1 + max(name.count(separator) for name in names)
         self._near: dict[str, list[str]] = {}
 
@@ -468,7 +465,7 @@ class _LabelIndex:
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            remedy = "give the id or the whole path"
+            remedy = "give the id or the full path"
             raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
         if label not in self._near and len(self._near) < SUGGESTED:  # the search is slow
             self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
@@ -502,15 +499,15 @@ class _LabelIndex:
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
-    """Read the label tree in the ``config.json`` of a model's folder."""
+    """Read the label tree from the ``config.json`` of a model folder."""
     path = Path(folder) / "config.json"
     config = read_json_file(path, remedy=MODEL_REMEDY)
     try:
-        config |= config.get("hgclr", {})  # where a stock folder keeps what transformers does not know
+        config |= config.get("hgclr", {})  # a stock folder keeps keys unknown to transformers here
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
         ids = [labels[index] for index in range(len(labels))]
         return Taxonomy(ids, config["label_parents"], config["label_names"], config.get("label_descriptions"))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError("the model's configuration holds no label tree", path=path, remedy=MODEL_REMEDY) from error
+        raise InputError("the model's configuration has no label tree", path=path, remedy=MODEL_REMEDY) from error
     except InputError as error:
         raise InputError(error.what, path=path, remedy=MODEL_REMEDY) from None

@@ -70,8 +70,8 @@ class DataSettings(_Section):
     dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
     label_documents: bool | None = Field(
         None,
-        description="train on the names and descriptions of labels as well, each labelled with its path; by default in"
-        " the preset `default` only",
+        description="train on the names and descriptions of labels as well, each labelled with its path; by default not"
+        " in the presets `paper` and `published`",
     )
 
 
@@ -106,11 +106,13 @@ class ModelSettings(_Section):
     )
     architecture: Annotated[str, AfterValidator(_known_architecture)] = Field(
         "flat",
-        description="the system to train: `flat`, an encoder with a linear head, `hgclr`, or one of an extension; the"
-        " presets `paper` and `published` set `hgclr`, and a model to start from sets its own",
+        description="the system to train: `flat`, an encoder with a linear head, `hgclr`, or one of an extension; every"
+        " preset but `default` sets `hgclr`, and a model to start from sets its own",
     )
-    preset: Literal["default", "paper", "published"] = Field(
-        "default", description="the reading of the method that the model settings start from"
+    preset: Literal["default", "hgclr", "paper", "published"] = Field(
+        "default",
+        description="the model settings to start from: `default`; `hgclr`, the same for HGCLR; `paper`, HGCLR as the"
+        " paper describes it; `published`, as its authors' program computes it",
     )
     lora: LoraSettings | None = Field(
         None,
@@ -127,9 +129,12 @@ class ModelSettings(_Section):
     @model_validator(mode="before")
     @classmethod
     def _preset_decides(cls, given: Any) -> Any:
-        """The paper's presets are readings of HGCLR."""
-        if isinstance(given, dict) and given.get("preset") in ("paper", "published"):
-            return {"architecture": "hgclr", **given}
+        """Every preset but the default trains HGCLR; those of the paper take other architectures, too."""
+        if not isinstance(given, dict) or given.get("preset", "default") == "default":
+            return given
+        given = {"architecture": "hgclr", **given}
+        if given["preset"] == "hgclr" != given["architecture"]:
+            raise ValueError(f"model.preset is hgclr and model.architecture is {given['architecture']}: leave one out")
         return given
 
     @model_validator(mode="after")
@@ -141,6 +146,11 @@ class ModelSettings(_Section):
             if self.start is not None and name in self.model_fields_set:
                 raise ValueError(f"model.start and model.{name} are both given, but the {name} comes with the model")
         return self
+
+    @property
+    def follows_paper(self) -> bool:
+        """Whether label documents, tuned decisions and what else is ours are left out, as in the paper."""
+        return self.preset in ("paper", "published")
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -158,13 +168,13 @@ class TrainingSettings(_Section):
     )
     calibrate: bool | None = Field(
         None,
-        description="tune decisions on dev at the end and save them with the model; by default in the preset `default`"
-        " only, and never with the effort `names`",
+        description="tune decisions on dev at the end and save them with the model; by default not in the presets"
+        " `paper` and `published`, and never with the effort `names`",
     )
     refit_head: bool | None = Field(
         None,
         description="after `full` training, fit the head again to the trained encoder's vectors of all documents, and"
-        " keep the better one on dev; by default from 10,000 documents, in the preset `default` only",
+        " keep the better one on dev; by default from 10,000 documents, not in the presets `paper` and `published`",
     )
     recipe: Literal["default", "paper"] = Field(
         "default", description="the source of the optimisation settings that are left out"
@@ -250,13 +260,13 @@ class RunConfig(_Section):
     @property
     def uses_label_documents(self) -> bool:
         chosen = self.data.label_documents
-        return self.model.preset == "default" if chosen is None else chosen
+        return not self.model.follows_paper if chosen is None else chosen
 
     @property
     def tunes_decisions(self) -> bool:
         """Whether decisions are tuned on dev at the end."""
         chosen = self.training.calibrate
-        return (self.model.preset == "default" if chosen is None else chosen) and self.training.effort != "names"
+        return (not self.model.follows_paper if chosen is None else chosen) and self.training.effort != "names"
 
     @property
     def refits_head(self) -> bool | None:
@@ -264,12 +274,12 @@ class RunConfig(_Section):
         chosen = self.training.refit_head
         if self.model.architecture not in LINEAR_HEADS or self.training.effort != "full":
             return False
-        return False if chosen is None and self.model.preset != "default" else chosen
+        return False if chosen is None and self.model.follows_paper else chosen
 
     @property
     def resolved_training(self) -> TrainingSettings:
         """The settings of training with what the preset decides filled in."""
-        training, ours = self.training, self.model.preset == "default"
+        training, ours = self.training, not self.model.follows_paper
         chosen = training.precision if ours or "precision" in training.model_fields_set else "fp32"
         batching = training.batching or ("by_length" if ours else "uniform")
         return training.model_copy(

@@ -1,8 +1,8 @@
 "use strict";
-// The label tree of a report. Rows are made when a branch is opened, so that trees of any size stay quick.
+// The label tree of a report. Rows are created when a branch is opened, so that large trees stay fast.
 (() => {
-  const PIECE = 500; // siblings that are shown at once
-  const MATCHES = 200; // labels found that are shown
+  const PIECE = 500; // siblings shown at once
+  const MATCHES = 200; // maximum search results shown
   const root = document.getElementById("label-tree");
   const labels = JSON.parse(document.getElementById("label-tree-data").textContent);
   const { names, parents, gold, predicted, right } = labels;
@@ -27,15 +27,15 @@
     frequent: (a, b) => gold[b] - gold[a],
   };
 
-  // A branch that is empty itself stays if something below it occurs.
+  // A label without documents is shown if a label below it occurs.
   const occurs = names.map((_, label) => gold[label] + predicted[label] > 0);
   occurs.forEach((own, label) => {
     if (own) for (let up = parents[label]; up >= 0 && !occurs[up]; up = parents[up]) occurs[up] = true;
   });
 
-  let wanted = ""; // what is searched for
-  let found = null; // labels that are shown while searching
-  let above = null; // those of them that are on the way to a label that was found
+  let wanted = ""; // the search text
+  let found = null; // labels shown during a search
+  let above = null; // ancestors of the labels found
 
   const below = (label) =>
     (children.get(label) ?? [])

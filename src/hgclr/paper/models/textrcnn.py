@@ -302,7 +302,7 @@ def read_word_vectors(path: Path, words: Sequence[str]) -> tuple[NDArray[np.int6
                     continue
                 vector = [_number(text) for text in numbers]
                 if None in vector or not all(map(isfinite, vector)):  # type: ignore[arg-type]
-                    raise InputError("the vector has an invalid number", path=path, line=number, remedy=REMEDY)
+                    raise InputError("a value of the vector is not a number", path=path, line=number, remedy=REMEDY)
                 if wanted:
                     found[place] = np.array(vector, dtype=np.float32)
     except OSError as error:
