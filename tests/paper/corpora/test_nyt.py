@@ -193,16 +193,16 @@ def test_documents_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
     archive = tmp_path / "source/data/2000/01.tgz"
     *_, last_line = lines = cut.splitlines()
     assert [(row["where"], row["reason"], row.get("detail")) for row in left_out(folder)] == [
-        (f"{archive}:01/01/0.xml", "no label of the list", None),
-        (f"{archive}:01/01/1.xml", "no label of the list", None),
-        (f"{archive}:01/01/2.xml", "no label of the list", "Top/Opinion, Top/Opinion/Letters"),
+        (f"{archive}:01/01/0.xml", "no label in the label list", None),
+        (f"{archive}:01/01/1.xml", "no label in the label list", None),
+        (f"{archive}:01/01/2.xml", "no label in the label list", "Top/Opinion, Top/Opinion/Letters"),
         (f"{archive}:01/01/3.xml", "no text", None),
         (f"{archive}:01/01/4.xml", "broken XML", f"no element found: line {len(lines)}, column {len(last_line)}"),
         (f"{archive}:01/01/6.xml", "broken XML", "no element found: line 1, column 0"),
     ]
     assert [row["id"] for row in rows(folder)["train"]] == ["5"]
     record = json.loads((folder / "corpus.json").read_text())
-    assert record["left_out"] == {"no label of the list": 3, "no text": 1, "broken XML": 2}
+    assert record["left_out"] == {"no label in the label list": 3, "no text": 1, "broken XML": 2}
 
 
 def test_links_and_folders_in_an_archive_are_not_documents(corpus: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""Corpora that others publish, turned into data folders.
+"""Conversion of published corpora to data folders; below, the XML of news items of the New York Times and Reuters.
 
-Everything here raises :class:`~hgclr.errors.InputError`, with file and place, for input that cannot be used. Below: the
-XML of news items, as the New York Times and Reuters distribute it.
+Unusable input raises an :class:`~hgclr.errors.InputError` with file and line.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ from html.entities import name2codepoint
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 ENTITY = re.compile(rb"<!\[CDATA\[.*?\]\]>|&([A-Za-z][A-Za-z0-9]*);", re.DOTALL)
-"""A named character, or a section in which an ampersand is only an ampersand."""
+"""A named character, or a CDATA section, in which ampersands have no meaning."""
 
 
-class BrokenXml(ValueError):  # noqa: N818 - never leaves this package: it becomes a document left out
-    """A file that is no XML that we would read."""
+class BrokenXml(ValueError):  # noqa: N818 - stays in this package: such documents are skipped
+    """A file that is not well-formed XML, or not safe to read."""
 
 
 def parse(data: bytes) -> Element:
-    """Return the root of a file, in whatever encoding its header names.
+    """Return the root of a file, in the encoding that its header names.
 
-    The files cite a DTD that defines HTML's named characters (``&eacute;``) and is not at hand; they are read as what
-    they mean in HTML. Files that define entities themselves are refused: they can blow up to any size.
+    The files refer to a DTD that defines HTML's named characters (``&eacute;``) and is not available; they are read as
+    in HTML. Files that define entities are rejected, because entities can expand to any size.
 
     Raises:
-        BrokenXml: with line and column, if this is not well formed; if the header names an encoding that is not known.
+        BrokenXml: with line and column, if the XML is not well formed, or its encoding is unknown.
     """
-    if b"<!ENTITY" in data.replace(b"\0", b""):  # whether it is UTF-8 or UTF-16
+    if b"<!ENTITY" in data.replace(b"\0", b""):  # in UTF-8 or UTF-16
         raise BrokenXml("it defines entities")
 
     def spelled_out(found: re.Match[bytes]) -> bytes:
@@ -40,16 +39,16 @@ def parse(data: bytes) -> Element:
     try:
         parser.feed(ENTITY.sub(spelled_out, data))
         root: Element = parser.close()
-    except (ParseError, LookupError, ValueError) as error:  # the latter two: an encoding that is unknown, or too odd
+    except (ParseError, LookupError, ValueError) as error:  # the latter two: a bad encoding
         raise BrokenXml(str(error)) from None
     return root
 
 
 def paragraphs(root: Element) -> list[str]:
-    """Return the text of the ``<p>`` elements in order, as `text_of` gives it; empty paragraphs are left out."""
+    """Return the texts of the non-empty ``<p>`` elements in order; see `text_of`."""
     return [text for element in root.iter("p") if (text := text_of(element))]
 
 
 def text_of(element: Element) -> str:
-    """Return the text of an element, markup inside dropped and white space made single."""
+    """Return the text of an element without markup, with white space collapsed."""
     return " ".join("".join(element.itertext()).split())

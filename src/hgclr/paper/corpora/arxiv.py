@@ -1,4 +1,4 @@
-"""Build a data set from arXiv's metadata: title and abstract in, groups, archives and categories out."""
+"""Build a data folder from arXiv's metadata: titles and abstracts with groups, archives and categories."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from hgclr.taxonomy import Taxonomy
 logger = logging.getLogger(__name__)
 HASHES = 2**64
 SHARE = 0.1
-"""Of dev and of test, unless the user says otherwise."""
+"""Default share of dev and of test."""
 SHOWN = 10
-"""How many unknown categories the warning names."""
+"""Limit on the unknown categories in the warning."""
 
 FIELDS = ("id", "title", "abstract", "categories")
-"""What every record must have, as text."""
+"""Text fields that every record must have."""
 LONGEST_LINE = 2**24
-"""Bytes; the longest records, of papers with thousands of authors, have some hundred thousand. A file without line
-ends would otherwise be pulled into memory whole."""
+"""Limit on the bytes of a line, so that a file without line ends is not read into memory as a whole. The longest
+records, of papers with thousands of authors, have a few hundred thousand."""
 REPORT_EVERY = 1000
 BUFFER = 2**18
-AGAIN = "get the file again and compare its size with the publisher's"
+AGAIN = "download the file again, and compare its size with the publisher's"
 ALIASES = {
     # Archives that became categories of others.
     "acc-phys": "physics.acc-ph",
@@ -63,7 +63,7 @@ ALIASES = {
     "q-alg": "math.QA",
     "solv-int": "nlin.SI",
     "supr-con": "cond-mat.supr-con",
-    # Categories that stand in two archives under two codes; papers carry both.
+    # Categories with two codes in two archives; papers have both.
     "cs.NA": "math.NA",
     "cs.SY": "eess.SY",
     "math.IT": "cs.IT",
@@ -71,7 +71,7 @@ ALIASES = {
     "q-fin.EC": "econ.GN",
     "stat.TH": "math.ST",
 }
-"""By code that is not in the tree, the one that means the same. Every value is a label of `category_tree`."""
+"""Old and duplicate codes, with the labels of `category_tree` that they mean."""
 NOTICE = r"(?:(?:this|the|our)\s+)?(?:paper|article|manuscript|submission|preprint|work|note|report|letter|version)\s+"
 WITHDRAWN = re.compile(
     rf"""\W*(?:
@@ -82,8 +82,8 @@ WITHDRAWN = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""How the notices begin that stand in the place of an abstract. That the word occurs is not enough: samples, money and
-claims are withdrawn, too."""
+"""The beginning of a notice in place of an abstract. The word alone is not enough: samples, money and claims are also
+withdrawn."""
 
 
 def build_arxiv(
@@ -101,17 +101,17 @@ def build_arxiv(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write arXiv's metadata snapshot as a data folder, in flat memory; see docs/guides/corpora/arxiv.md.
+    """Write arXiv's metadata snapshot as a data folder, as a stream; see docs/guides/corpora/arxiv.md.
 
-    The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and to
-    read.
+    The arguments are the options of ``hgclr data prepare arxiv``; ``progress`` is called with the bytes read and all
+    bytes.
     """
     source = Path(source)
     split = _splitting(dev_share, test_share, dev_from, test_from, seed)
     if since is not None and until is not None and since > until:
-        raise InputError(f"no day is both since {since} and until {until}", remedy="exchange the two")
+        raise InputError(f"--since {since} is after --until {until}", remedy="exchange the two")
     if per_category is not None and per_category < 1:
-        raise InputError(f"at most {per_category} papers of a category", remedy="give at least 1")
+        raise InputError(f"--per-category is {per_category}", remedy="give at least 1")
     tree = category_tree()
     paths = {label: tree.path(index).tolist() for index, label in enumerate(tree.ids)}
     days = {"since": since, "until": until, "dev_from": dev_from, "test_from": test_from}
@@ -131,7 +131,7 @@ def build_arxiv(
     size = source.stat().st_size if source.is_file() else 0
 
     def papers(reading: int, writer: CorpusWriter | None = None) -> Iterator[Paper]:
-        """Read the file; record records that cannot be used with ``writer``, if there is one."""
+        """Yield the usable papers of the file; report the others to ``writer``, if there is one."""
 
         def report(position: int) -> None:
             if progress is not None:
@@ -144,7 +144,7 @@ def build_arxiv(
                 if paper.created is None or first <= paper.created <= last:
                     yield paper
             elif writer is not None:
-                identifier = record["id"].encode(errors="backslashreplace").decode()  # anything may be in JSON
+                identifier = record["id"].encode(errors="backslashreplace").decode()  # may have lone surrogates
                 writer.leave_out(paper, f"{source.name}:{line}", identifier)
 
     with write_corpus(output, name="arxiv", settings=settings) as writer:
@@ -157,23 +157,23 @@ def build_arxiv(
             labels = sorted({label for category in categories for label in paths[category]})
             writer.add(split(paper), paper.text, [tree.ids[label] for label in labels], id=paper.id)
         if dated and not writer.summary.documents["train"]:
-            raise InputError("the dates leave no paper for training", path=source, remedy="choose other dates")
+            raise InputError("no paper in train has such a date", path=source, remedy="choose other dates")
     if unknown:
         shown = ", ".join(f"{code!r} ({count:,})" for code, count in unknown.most_common(SHOWN))
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
-        logger.warning("%s: categories that arXiv does not have were dropped: %s%s", source, shown, more)
+        logger.warning("%s: dropped unknown categories: %s%s", source, shown, more)
     return writer.summary
 
 
 def _splitting(
     dev_share: float | None, test_share: float | None, dev_from: date | None, test_from: date | None, seed: int
 ) -> Callable[[Paper], str]:
-    """Return what tells the split of a paper, by hash or by date."""
+    """Return a function from a paper to its split, by hash or by date."""
     if dev_from is None and test_from is None:
         dev, test = (SHARE if share is None else share for share in (dev_share, test_share))
         if dev < 0 or test < 0 or dev + test >= 1:
-            remedy = "give shares of at least 0 whose sum is below 1"
-            raise InputError(f"a share of {dev:g} for dev and {test:g} for test", remedy=remedy)
+            remedy = "give shares of at least 0 with a sum below 1"
+            raise InputError(f"the shares are {dev:g} for dev and {test:g} for test", remedy=remedy)
 
         def by_hash(paper: Paper) -> str:
             place = stable_hash("split", seed, paper.id) / HASHES
@@ -182,11 +182,11 @@ def _splitting(
         return by_hash
     if dev_from is None or test_from is None:
         given, missing = ("test", "dev") if dev_from is None else ("dev", "test")
-        raise InputError(f"a day on which {given} begins, but none for {missing}", remedy=f"give --{missing}-from, too")
+        raise InputError(f"--{given}-from needs --{missing}-from", remedy="give both")
     if dev_share is not None or test_share is not None:
-        raise InputError("both shares and days for the splits", remedy="give --dev-from and --test-from, or shares")
+        raise InputError("the splits have both shares and dates", remedy="give --dev-from and --test-from, or shares")
     if dev_from >= test_from:
-        raise InputError(f"dev begins on {dev_from}, test on {test_from}", remedy="let dev begin before test")
+        raise InputError(f"--dev-from {dev_from} is not before --test-from {test_from}", remedy="give an earlier day")
 
     def by_date(paper: Paper) -> str:
         if paper.created is None:
@@ -197,11 +197,11 @@ def _splitting(
 
 
 def _limit(papers: Iterable[Paper], size: int, seed: int) -> Callable[[Paper], bool]:
-    """Return what tells, paper by paper in a second reading, which ones are taken: of each category the lowest hashes.
+    """Return a function that tells whether a paper is taken: those with the ``size`` lowest hashes of each category.
 
-    In between, one number is kept for every paper that will be taken, and none for the others.
+    Memory is one number for each paper that is taken.
     """
-    lowest: dict[str, list[int]] = {}  # by category, the hashes so far, negated: the first of each heap is the highest
+    lowest: dict[str, list[int]] = {}  # negated hashes by category: the first of each heap is the highest hash
     for paper in papers:
         heap = lowest.setdefault(paper.categories[0], [])
         value = -stable_hash("limit", seed, paper.id)
@@ -216,14 +216,14 @@ def _limit(papers: Iterable[Paper], size: int, seed: int) -> Callable[[Paper], b
         primary = paper.categories[0]
         if stable_hash("limit", seed, paper.id) > highest[primary] or not room[primary]:
             return False
-        room[primary] -= 1  # papers that stand in the file twice have the same hash twice
+        room[primary] -= 1  # a paper that is in the file twice has the same hash
         return True
 
     return takes
 
 
 def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and the fields of every record; report now and then the bytes of the file that have been read."""
+    """Yield the line number and the fields of every record; call ``report`` regularly with the bytes read."""
     number = 0
     with _opened(path) as (stream, file):
         while True:
@@ -235,17 +235,17 @@ def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator
             if line.strip():
                 line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 if len(line) > LONGEST_LINE:
-                    remedy = "the snapshot has one record a line"
+                    remedy = "give arXiv's metadata snapshot, one JSON record per line"
                     raise InputError(f"no line end in {LONGEST_LINE:,} bytes", path=path, line=number, remedy=remedy)
                 try:
                     record = json.loads(line.decode())
                 except (ValueError, RecursionError) as error:
-                    cut = "truncated: the file ends in the middle of a record"
-                    what = f"broken record: {error}" if line.endswith(b"\n") else cut
+                    cut = "truncated: the file ends within a record"
+                    what = f"invalid record: {error}" if line.endswith(b"\n") else cut
                     raise InputError(what, path=path, line=number, remedy=AGAIN) from None
                 for field in FIELDS:
                     if not isinstance(record, dict) or not isinstance(record.get(field), str):
-                        remedy = "the file must be arXiv's metadata snapshot, one JSON record a line"
+                        remedy = "give arXiv's metadata snapshot, one JSON record per line"
                         raise InputError(f"the record has no text {field!r}", path=path, line=number, remedy=remedy)
                 yield number, record
             if report is not None and number % REPORT_EVERY == 0:
@@ -256,10 +256,10 @@ def records(path: Path, report: Callable[[int], None] | None = None) -> Iterator
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open the snapshot; give the unpacked stream and the file underneath, whose place tells how far reading is."""
+    """Open the snapshot; yield the unpacked stream, and the file itself, whose position shows the progress."""
     if not path.is_file():
         what = "this is a folder" if path.is_dir() else "no such file"
-        raise InputError(what, path=path, remedy="name arxiv-metadata-oai-snapshot.json, or its .gz or .zip")
+        raise InputError(what, path=path, remedy="give arxiv-metadata-oai-snapshot.json, or its .gz or .zip")
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open_regular(path))
@@ -277,23 +277,23 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
                     stream = _buffered(stack.enter_context(archive.open(members[0])))
             if len(members) != 1:
                 found = ", ".join(repr(member.filename) for member in members[:3]) or "none"
-                what = f"{len(members)} JSON files in the archive ({found})"
+                what = f"the archive has {len(members)} JSON files ({found}) instead of one"
                 raise InputError(what, path=path, remedy="unpack the snapshot")
         yield stream, file
 
 
 def _buffered(stream: object) -> BinaryIO:
-    """Return a stream whose lines are found in C."""
+    """Return a buffered stream, which reads lines in C."""
     return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER)
 
 
 @contextmanager
 def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
-    """Turn what gzip and zip raise into an error that names the place."""
+    """Convert errors of gzip and zip to an `InputError` with file and line."""
     try:
         yield
-    except (NotImplementedError, RuntimeError) as error:  # a packing that Python does not know, or a password
-        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it yourself") from None
+    except (NotImplementedError, RuntimeError) as error:  # an unsupported compression, or a password
+        raise InputError(f"the archive cannot be unpacked: {error}", path=path, remedy="unpack it first") from None
     except (OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error) as error:
         here = "" if line is None else "cannot be unpacked from here on: "
         what = f"damaged or truncated archive: {here}{error or 'it ends early'}"
@@ -301,15 +301,15 @@ def _damage_reported(path: Path, line: int | None) -> Iterator[None]:
 
 
 def category_tree() -> Taxonomy:
-    """Return arXiv's groups, archives and categories: 161 labels in three levels, under arXiv's own codes and names."""
+    """Return arXiv's groups, archives and categories with its codes and names: 161 labels in three levels."""
     with as_file(files("hgclr.paper.corpora") / "categories.tsv") as path:
         return Taxonomy.read(path, format="table")
 
 
 class Paper(NamedTuple):
-    """A paper that can be used: title and abstract, its categories, the primary one first, and its day, if asked for.
+    """A usable paper: title and abstract, categories with the primary one first, and the date if it is needed.
 
-    The categories are ids of the tree; the day is that of the first version (GMT).
+    The categories are ids of the tree; the date is that of the first version (GMT).
     """
 
     id: str
@@ -321,8 +321,8 @@ class Paper(NamedTuple):
 def read_paper(record: dict[str, Any], known: Set[str], unknown: Counter[str], *, dated: bool) -> Paper | str:
     """Return the paper of a record, or the reason why it cannot be used.
 
-    ``known`` are the ids of the labels. Codes that are neither labels nor aliases are dropped, and counted in
-    ``unknown``. Papers need a date if ``dated``.
+    ``known`` are the label ids. Codes that are neither labels nor aliases are dropped, and counted in ``unknown``.
+    Papers need a date if ``dated``.
     """
     title, abstract = (" ".join(record[field].split()) for field in ("title", "abstract"))
     if not abstract:
@@ -346,4 +346,4 @@ def read_paper(record: dict[str, Any], known: Set[str], unknown: Counter[str], *
             return "no date of the first version"
     title += "." * bool(title and not title.endswith((".", "?", "!")))
     paper = Paper(record["id"], f"{title} {abstract}".strip(), tuple(categories), created)
-    return paper if is_unicode(paper.id + paper.text) else "half a character in the text"
+    return paper if is_unicode(paper.id + paper.text) else "a lone surrogate in the text"

@@ -1,4 +1,4 @@
-"""Corpora in the literature's formats, a document a line: HiAGM's, NeuralClassifier's and fastText's."""
+"""Corpora in the formats of HiAGM, NeuralClassifier and fastText, one document per line."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from hgclr.taxonomy import Taxonomy
 
 logger = logging.getLogger(__name__)
 SPACE = re.compile(r"[ \t\v\f\r\n\0]+")
-"""What stands between words for fastText; other white space, such as that which does not break, is part of them."""
+"""The separators of words in fastText; other white space, such as a non-breaking space, is part of a word."""
 
 
 class CorpusFormat(NamedTuple):
-    """What sets a format apart."""
+    """The properties of a format."""
 
     keys: tuple[tuple[str, str], ...]
-    """The keys of a JSON line that may hold words and labels; none for fastText's lines."""
+    """Pairs of keys for words and labels in a JSON line; none for fastText's lines."""
     separator: str | None
-    """Between the names of a path; None if labels are ids or names."""
+    """Separator between the names of a path; None if labels are ids or names."""
     draws_tree: bool
-    """Whether a tree can be drawn from the paths where there is none."""
+    """Whether the label tree can be built from the paths."""
 
 
 FORMATS = {
-    # The second keys are those that HiAGM's scripts for Web of Science and New York Times write.
+    # HiAGM's scripts for Web of Science and New York Times write the second pair.
     "hiagm": CorpusFormat((("token", "label"), ("doc_token", "doc_label")), None, draws_tree=False),
     "neuralclassifier": CorpusFormat((("doc_token", "doc_label"),), "--", draws_tree=True),
     "fasttext": CorpusFormat((), "/", draws_tree=True),
@@ -53,11 +53,11 @@ def prepare_format(
 ) -> CorpusSummary:
     """Write a corpus in one of the literature's formats, see docs/guides/corpora/formats.md, as a data folder.
 
-    Without a label tree, which HiAGM needs, the tree is drawn from the paths of all splits: a label's id is its path as
-    written, its name the last part. Documents without text or labels are left out.
+    HiAGM's format needs a label tree. For the others it can be built from the paths of all splits: a label's id is its
+    path, its name the last part. Documents without text or labels are skipped.
 
-    The arguments are the options of ``hgclr data prepare NAME``, the last two those of fastText, where no
-    ``path_separator`` means that labels are plain names; ``progress`` is called with the number of lines read.
+    The arguments are the options of ``hgclr data prepare NAME``; the last two are for fastText, where a
+    ``path_separator`` of None means that labels are plain names. ``progress`` is called with the number of lines read.
     """
     form = FORMATS[name]
     settings: dict[str, object] = {"add_ancestors": add_ancestors}
@@ -65,8 +65,8 @@ def prepare_format(
     if name == "fasttext":
         if not label_prefix or SPACE.search(label_prefix) or path_separator == "":
             raise InputError(
-                "the label prefix and the path separator must not be empty, and the prefix holds no space",
-                remedy="give the prefix that marks labels in the files; --path-separator none if labels are no paths",
+                "the label prefix is empty or has a space, or the path separator is empty",
+                remedy="give the prefix of labels in the files, and --path-separator none if labels are not paths",
             )
         form = form._replace(separator=path_separator)
         settings = {"path_separator": path_separator, "label_prefix": label_prefix, **settings}
@@ -82,9 +82,9 @@ def prepare_format(
     if taxonomy is not None:
         tree = GivenTree(Taxonomy.read(taxonomy), separator=form.separator, add_ancestors=add_ancestors)
     elif not form.draws_tree:
-        raise InputError("HiAGM's format needs a label tree", remedy="name the .taxonomy file with --taxonomy")
+        raise InputError("HiAGM's format needs a label tree", remedy="give the .taxonomy file with --taxonomy")
     elif add_ancestors:
-        raise InputError("--add-ancestors needs a label tree", remedy="name its file with --taxonomy")
+        raise InputError("--add-ancestors needs a label tree", remedy="give its file with --taxonomy")
     else:
         tree = DrawnTree(form.separator)
     readings = Readings(progress)
@@ -109,7 +109,7 @@ def prepare_format(
 
 
 class LabelledLine(NamedTuple):
-    """A document as its line gives it: the line, from 1; its text, perhaps empty; its labels, perhaps none."""
+    """A line of a corpus: its number from 1, its text, which may be empty, and its labels, perhaps none."""
 
     number: int
     text: str
@@ -117,16 +117,16 @@ class LabelledLine(NamedTuple):
 
 
 def json_lines(path: Path, keys: Sequence[tuple[str, str]]) -> Iterator[LabelledLine]:
-    """Yield the documents of a file of JSON lines, by the first of the pairs of keys that a line has.
+    """Yield the documents of a file of JSON lines, with the first pair of keys that a line has.
 
-    The first key of a pair holds the words (a list, or a string), the second the labels (a list).
+    The first key of a pair is for the words (a list, or a string), the second for the labels (a list).
     """
     for row in good_json_rows(path):
         pair = next((pair for pair in keys if row.values.keys() >= set(pair)), None)
         if pair is None:
             wanted = " or ".join(f"{words!r} and {labels!r}" for words, labels in keys)
             found = ", ".join(map(repr, row.values)) or "none"
-            raise InputError(f"the line lacks {wanted} (it has: {found})", path=path, line=row.number)
+            raise InputError(f"the line lacks {wanted}; its keys are: {found}", path=path, line=row.number)
         words, labels = (row.values[key] for key in pair)
         text = words if isinstance(words, str) else " ".join(_strings(words, pair[0], path, row.number))
         yield LabelledLine(row.number, text, _strings(labels, pair[1], path, row.number))
@@ -153,11 +153,11 @@ def fasttext_lines(path: Path, label_prefix: str) -> Iterator[LabelledLine]:
 
 
 class GivenTree:
-    """A tree that is known beforehand; labels are ids, names or, if there is a separator, paths of names."""
+    """A label tree from a file; labels are ids, names or, with a separator, paths of names."""
 
     def __init__(self, taxonomy: Taxonomy, *, separator: str | None, add_ancestors: bool) -> None:
         self._taxonomy = taxonomy
-        # Without a separator of its own, a label would have to hold a line end to be taken for a path.
+        # Without a separator, a line end is used, which no label contains.
         form = RowForm(label_separator="\n", path_separator=separator or "\n", add_ancestors=add_ancestors)
         self._labels = LabelReader(taxonomy, form)
 
@@ -170,10 +170,10 @@ class GivenTree:
 
 
 class DrawnTree:
-    """A tree that grows with the paths seen: every beginning of a path is a label.
+    """A label tree built from paths, in which every prefix of a path is a label.
 
-    A label's id is its path as written, its name the last part; labels stand in the order in which they are seen.
-    Without a separator, labels are plain names.
+    A label's id is its path, its name the last part; labels are in the order of their first appearance. Without a
+    separator, labels are plain names.
     """
 
     def __init__(self, separator: str | None) -> None:
@@ -183,16 +183,16 @@ class DrawnTree:
         self._parents: list[int] = []
 
     def read(self, labels: Iterable[str]) -> list[str]:
-        """Return the ids of a document's labels, each after those above it, or raise a `RowProblem`."""
+        """Return the ids of a document's labels, each after its ancestors, or raise a `RowProblem`."""
         return list(dict.fromkeys(identifier for label in labels for identifier in self._path(label)))
 
     def _path(self, label: str) -> list[str]:
-        """Return the ids of a label and of all above it, top first, and add those that are new."""
+        """Return the ids of a label and its ancestors, top first, and add new ones to the tree."""
         names = [label] if self._separator is None else label.split(self._separator)
         if not all(map(str.strip, names)):
             raise RowProblem(f"the label {label!r} has an empty part", "give every label on the path a name")
         if not is_unicode(label):
-            raise RowProblem(f"the label {label!r} is not Unicode: half of a surrogate pair")
+            raise RowProblem(f"the label {label!r} is not valid Unicode: it has a lone surrogate")
         ids = [(self._separator or "").join(names[: depth + 1]) for depth in range(len(names))]
         parent = -1
         for identifier, name in zip(ids, names, strict=True):
@@ -204,13 +204,11 @@ class DrawnTree:
         return ids
 
     def taxonomy(self) -> Taxonomy:
-        """Return the tree of the paths seen; say so if it has one level only."""
+        """Return the tree of all paths; log a warning if it has a single level."""
         taxonomy = Taxonomy(list(self._index), self._parents, self._names)
         if taxonomy.depth == 1:
-            holds = "no path separator was given" if self._separator is None else f"no label holds {self._separator!r}"
+            why = "there is no path separator" if self._separator is None else f"no label has {self._separator!r}"
             logger.warning(
-                "the %d labels form no tree: there is no taxonomy file, and %s; --taxonomy names one",
-                len(taxonomy),
-                holds,
+                "the tree of %d labels has one level, because %s; give a label tree with --taxonomy", len(taxonomy), why
             )
         return taxonomy

@@ -1,4 +1,4 @@
-"""Build a data set from the New York Times Annotated Corpus (LDC2008T19) and the literature's lists."""
+"""Build a data folder from the New York Times Annotated Corpus (LDC2008T19) and the literature's lists."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.entries import Source
 
 LISTS = {"train": "idnewnyt_train.json", "dev": "idnewnyt_val.json", "test": "idnewnyt_test.json"}
-"""The lists by split; they are plain text, whatever their names say."""
+"""The lists by split, which are plain text in spite of their names."""
 LABEL_LIST = "nyt_label.vocab"
 TOP, ROOTS = "Top", {"Top", "Root"}
-"""What every label path starts with, and what the label list calls the root, which is no label."""
+"""The start of every label path, and the names of the root in the label list, which are not labels."""
 YEAR_AND_FILE = re.compile(r"(?:^|/)(\d{4}/[^/]+\.xml)$")
 YEAR = re.compile(r"\d{4}")
 ARCHIVES = (".tgz", ".tar.gz")
 LARGEST = 2**26
-"""Bytes a document may have. The longest articles have a few hundred thousand."""
+"""Limit on the bytes of a document; the longest articles have a few hundred thousand."""
 TOO_LARGE = f"larger than {LARGEST // 2**20} MB"
-SOURCE_REMEDY = "--source takes the folder nyt_corpus of LDC2008T19"
+SOURCE_REMEDY = "give the folder nyt_corpus of LDC2008T19 as --source"
 
 
 def build_nyt(
@@ -41,14 +41,13 @@ def build_nyt(
     text: Literal["full", "literature"] = "full",
     progress: Progress | None = None,
 ) -> CorpusSummary:
-    """Write the New York Times corpus as a data folder: an article in, its places in the paper's sections out.
+    """Write the New York Times corpus as a data folder: articles with sections; see docs/guides/corpora/nyt.md.
 
-    Documents and splits are those of the literature's lists, in their order. A document that one list names twice is
-    taken once; one that two lists name is an error, since it would leak from train to test. What becomes a text and a
-    label is in docs/guides/corpora/nyt.md.
+    Documents and splits are those of the literature's lists, in their order. A document that a list names twice is
+    taken once; one in two lists is an error, because it would leak from train to test.
 
-    The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of archives (or
-    unpacked files) done and to do.
+    The arguments are the options of ``hgclr data prepare nyt``; ``progress`` is called with the number of finished
+    archives (or unpacked files) and of all.
     """
     source, output = Path(source), Path(output)
     ids = source if ids is None else Path(ids)
@@ -61,16 +60,16 @@ def build_nyt(
     keys = dict.fromkeys(one.key for one in listed)
     with write_corpus(output, name="nyt", settings=settings) as writer:
         writer.taxonomy = taxonomy
-        # The lists are in no order that the archives know, so all documents are kept until the last is read.
+        # Lists and archives have different orders, so all documents are kept until the last is read.
         found = {article.key: _read(article, read_text, order) for article in read_articles(source, keys, progress)}
         if missing := [one for one in listed if one.key not in found]:
             first, others = missing[0], len(missing) - 1
-            more = f", nor {'is' if others == 1 else 'are'} {others:,} more of the listed documents" if others else ""
+            more = f" and {others:,} more documents are" if others else " is"
             raise InputError(
-                f"{first.written!r} is not in {source}{more}",
+                f"{first.written!r}{more} not in {source}",
                 path=first.path,
                 line=first.line,
-                remedy="check that --source holds the whole corpus, all years and months of it",
+                remedy="check that --source has all years and months of the corpus",
             )
         for one in listed:
             document = found.pop(one.key)
@@ -84,9 +83,9 @@ def build_nyt(
 
 
 class ListedArticle(NamedTuple):
-    """A document that a list names, with the path as written there, the list, and the line in it.
+    """A document of a list, with its path in the list, and the list's file and line.
 
-    The key by which the document is found is year and file name, as ``2006/1815754.xml``.
+    The key identifies a document by year and file name, as ``2006/1815754.xml``.
     """
 
     split: str
@@ -97,13 +96,13 @@ class ListedArticle(NamedTuple):
 
 
 def read_id_lists(folder: Path) -> tuple[list[ListedArticle], list[ListedArticle]]:
-    """Return the documents in the order of the lists, train first, and what a list names once more."""
+    """Return the documents in the order of the lists, train first, and repeated entries."""
     first: dict[str, ListedArticle] = {}
     repeated: list[ListedArticle] = []
     for split, name in LISTS.items():
         path = folder / name
         if not path.is_file():
-            remedy = f"--ids takes the folder with {', '.join(LISTS.values())}"
+            remedy = f"give the folder with {', '.join(LISTS.values())} as --ids"
             raise InputError("no such file", path=path, remedy=remedy)
         line = 0
         for line, text in Source.load(path).lines():
@@ -119,21 +118,20 @@ def read_id_lists(folder: Path) -> tuple[list[ListedArticle], list[ListedArticle
                     f"{written!r} is also in {known.path.name} (line {known.line})",
                     path=path,
                     line=line,
-                    remedy="a document may be in one split only; delete one of the lines",
+                    remedy="delete one of the lines: a document belongs to one split",
                 )
             if known is not one:
                 repeated.append(one)
         if not line:
-            raise InputError("the list names no document", path=path)
+            raise InputError("the list has no document", path=path)
     return list(first.values()), repeated
 
 
 def read_label_list(path: Path) -> Taxonomy:
     """Return the tree of the label paths in a list, in its order.
 
-    Each line is a path below ``Top``, such as ``Top/News/Sports``; it is the label's id, its last segment the name, and
-    the path without that segment the parent. Lines ``Top`` and ``Root`` stand for the root and are passed over, as are
-    repeated labels.
+    Each line is a path below ``Top``, such as ``Top/News/Sports``: it is the label's id, its last segment the name, and
+    the rest the parent's id. The lines ``Top`` and ``Root``, for the root, and repeated labels are skipped.
     """
     lines: dict[str, int] = {}
     for line, text in Source.load(path).lines():
@@ -147,7 +145,7 @@ def read_label_list(path: Path) -> Taxonomy:
             )
         lines.setdefault(label, line)
     if not lines:
-        raise InputError("the list names no label", path=path)
+        raise InputError("the list has no label", path=path)
     index = {label: position for position, label in enumerate(lines)} | {TOP: -1}
     parents, names = [], []
     for label, line in lines.items():
@@ -169,7 +167,7 @@ class _Unusable(NamedTuple):
 def _read(
     article: Article, read_text: Callable[[Element], str], order: dict[str, int]
 ) -> tuple[str, list[str]] | _Unusable:
-    """Return text and labels of an article; ``order`` is the position of each label of the tree."""
+    """Return text and labels of an article; ``order`` is the index of each label in the tree."""
     if article.data is None:
         return _Unusable(TOO_LARGE, article.where)
     try:
@@ -182,15 +180,15 @@ def _read(
     paths = label_paths(root)
     labels = sorted(paths & order.keys(), key=order.__getitem__)
     if not labels:
-        return _Unusable("no label of the list", article.where, ", ".join(sorted(paths)) or None)
+        return _Unusable("no label in the label list", article.where, ", ".join(sorted(paths)) or None)
     return text, labels
 
 
 def full_text(root: Element) -> str:
-    """Return all paragraphs of an article (its abstract, its lead, its full text), joined by a space.
+    """Return all paragraphs of an article (abstract, lead, full text), joined by spaces.
 
-    The lead comes twice in the files, alone and as the beginning of the full text. A paragraph outside the full text
-    is left out if one of the full text, or an earlier one outside, reads the same.
+    The files have the lead twice, alone and as the beginning of the full text. A paragraph outside the full text is
+    skipped if the full text, or an earlier paragraph outside, has the same text.
     """
     body = {element for block in root.iterfind(".//block[@class='full_text']") for element in block.iter("p")}
     seen = {text_of(element) for element in body}
@@ -204,18 +202,18 @@ def full_text(root: Element) -> str:
 
 
 def literature_text(root: Element) -> str:
-    """Return the paragraphs of an article without the first, joined by nothing.
+    """Return the paragraphs of an article without the first, joined without spaces.
 
-    The literature's program drops the first ``<p>``, which is the abstract where there is one and else the lead, and
-    reads the others up to the first markup inside; here markup inside is dropped and the text behind it kept, and white
-    space is made single. No tokenizer of BERT's kind sees the latter.
+    The literature's program drops the first ``<p>``, which is the abstract or else the lead, and reads the others up to
+    their first markup. Here the text after markup is kept, and white space is collapsed, which BERT's tokenizers do
+    anyway.
     """
     elements = list(root.iter("p"))[1:]
     return " ".join("".join(piece for element in elements for piece in element.itertext()).split())
 
 
 def label_paths(root: Element) -> set[str]:
-    """Return the taxonomic classifiers of at least three segments and all paths they start with, but ``Top``."""
+    """Return the taxonomic classifiers of at least three segments with all their prefixes except ``Top``."""
     paths: set[str] = set()
     for element in root.iter("classifier"):
         segments = text_of(element).split("/")
@@ -225,9 +223,9 @@ def label_paths(root: Element) -> set[str]:
 
 
 class Article(NamedTuple):
-    """A file as it was found: its key, its place, and what is in it, or None if that is more than `LARGEST`.
+    """A file: its key, its path, and its content, or None if that is larger than `LARGEST`.
 
-    A place in an archive is ``data/2006/12.tgz:12/24/1815754.xml``.
+    A path in an archive is written ``data/2006/12.tgz:12/24/1815754.xml``.
     """
 
     key: str
@@ -236,30 +234,30 @@ class Article(NamedTuple):
 
 
 def read_articles(source: Path, keys: Iterable[str], progress: Progress | None = None) -> Iterator[Article]:
-    """Yield the wanted files of the corpus, given as ``2006/1815754.xml``, as far as they are there, each once.
+    """Yield the files of the corpus with these keys, such as ``2006/1815754.xml``, each once; missing ones are skipped.
 
     A file is identified by its year and its name; folders and archives in between do not matter. So ``2006/12.tgz``
-    with ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are all the same. Where a file
-    is there more than once, a single file precedes one in an archive, and otherwise the first counts.
+    with ``12/24/1815754.xml`` in it, ``2006/12/24/1815754.xml`` and ``2006/1815754.xml`` are the same. Of several
+    copies, a single file precedes one in an archive, and otherwise the first counts.
 
-    An archive is read as a stream, to its end, so that damage is noticed wherever it is, and nothing is unpacked;
-    archives that are no longer needed are not read. The progress is called with the number of files and archives done
-    and to do.
+    An archive is read as a stream to its end, so that damage anywhere is noticed, and nothing is unpacked; archives
+    that are no longer needed are not read. ``progress`` is called with the number of finished files and archives, and
+    of all.
     """
     if not source.is_dir():
         raise InputError("no such folder", path=source, remedy=SOURCE_REMEDY)
-    # Of the three, the last is what the literature's program leaves.
+    # The literature's program writes Nytimes.
     for folder in (source, source / "data", source / "Nytimes"):
         if folder.is_dir() and any(YEAR.fullmatch(path.name) and path.is_dir() for path in folder.iterdir()):
             break
     else:
-        what = "there is no folder of a year, such as 1987, in it or in its folder 'data'"
+        what = "neither this folder nor its folder 'data' has a folder for a year, such as 1987"
         raise InputError(what, path=source, remedy=SOURCE_REMEDY)
     wanted: dict[str, set[str]] = {}
     for key in keys:
         year, _, name = key.partition("/")
         wanted.setdefault(year, set()).add(name)
-    places: list[tuple[str, Path]] = []  # of each year: its single files, then its archives
+    places: list[tuple[str, Path]] = []  # for each year: single files, then archives
     for year, names in sorted(wanted.items()):
         loose: dict[str, Path] = {}
         archives: list[Path] = []
@@ -289,7 +287,7 @@ def read_articles(source: Path, keys: Iterable[str], progress: Progress | None =
 
 
 def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, bytes | None]]:
-    """Yield name, place and content of the members that are wanted; the caller removes those that have been found."""
+    """Yield name, path and content of the wanted members; the caller removes found members from ``wanted``."""
     place = "before the first member"
     try:
         with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
@@ -299,8 +297,8 @@ def _read_archive(path: Path, wanted: set[str]) -> Iterator[tuple[str, str, byte
                     data = content.read() if member.size <= LARGEST else None
                     yield name, f"{path}:{member.name}", data
                 place = f"after member {number:,}, {member.name!r}"
-            while stream.read(2**20):  # the check sum is at the end
+            while stream.read(2**20):  # the checksum is at the end
                 pass
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         remedy = "copy it again"
-        raise InputError(f"the archive is damaged or cut short {place}: {error}", path=path, remedy=remedy) from error
+        raise InputError(f"the archive is damaged or truncated {place}: {error}", path=path, remedy=remedy) from error

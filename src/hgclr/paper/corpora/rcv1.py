@@ -1,4 +1,4 @@
-"""RCV1-V2: the Reuters disks, with the topic tree and the training documents of Lewis et al. (2004)."""
+"""Build a data folder from RCV1-V2: the Reuters disks, with topics and training documents of Lewis et al. (2004)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 LabelNames = Literal["codes", "descriptions"]
 LINE = re.compile(r"\s*parent:\s*(\S+)\s+child:\s*(\S+)\s+child-description:\s*(\S.*)")
 ROOT = "Root"
-"""The parent of the top topics; it is no topic."""
+"""The parent of the top topics, not itself a topic."""
 TRAINING_FILE, TOPIC_FILE = "lyrl2004_tokens_train.dat", "rcv1.topics.hier.orig"
 DOCUMENTS = 804_414
-"""Documents of RCV1-v2."""
+"""Number of documents in RCV1-v2."""
 TOPICS, REGIONS = "bip:topics:1.0", "bip:countries:1.0"
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, struct.error, LookupError)
-"""What Python's zipfile raises for a damaged archive."""
+"""Errors of Python's zipfile for a damaged archive."""
 LEADING_ID = re.compile(r"[0-9]+")
 LARGEST = 2**22
-"""Bytes of an item that is read: a hundred times the size of a long one."""
+"""Limit on the bytes of an item: a hundred times the size of a long one."""
 TOO_LARGE = f"larger than {LARGEST // 2**20} MB"
 AGAIN = "copy it from the disk again"
 
@@ -58,11 +58,11 @@ def build_rcv1(
 ) -> CorpusSummary:
     """Write RCV1-V2 as a data folder; docs/guides/corpora/rcv1.md describes its items, topics and splits.
 
-    Documents are in the order of the names of their archives and then of their ids; of items with the same id, the
-    first usable one counts.
+    Documents are sorted by the name of their archive and then by id; of items with the same id, the first usable one
+    counts.
 
-    The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of archives
-    done and to do.
+    The arguments are the options of ``hgclr data prepare rcv1``; ``progress`` is called with the number of finished
+    archives and of all archives.
     """
     disks = find_disks(Path(source))
     training_file = Path(train_ids or disks.named(TRAINING_FILE, f"{TRAINING_FILE}.gz", option="--train-ids"))
@@ -92,9 +92,9 @@ def build_rcv1(
                     try:
                         identifier, story, labels = reader.read(read(name))
                         if identifier in used:
-                            raise _LeftOutError("an id that an earlier document has", str(identifier))
+                            raise _LeftOutError("the id of an earlier document", str(identifier))
                         if wanted is not None and identifier not in wanted.ids:
-                            raise _LeftOutError("not among the wanted ids", str(identifier))
+                            raise _LeftOutError("not in the list of ids", str(identifier))
                     except _LeftOutError as error:
                         writer.leave_out(error.reason, where, error.detail)
                         lost |= set() if identifier is None else {identifier}
@@ -108,17 +108,17 @@ def build_rcv1(
                 listed.require(used | lost)
     if reader.unknown:
         shown = ", ".join(f"{topic} ({count:,})" for topic, count in sorted(reader.unknown.items()))
-        logger.warning("dropped topics that %s does not have (in so many documents): %s", topic_file.name, shown)
+        logger.warning("dropped topics that are not in %s (with numbers of documents): %s", topic_file.name, shown)
     if len(used) != DOCUMENTS:
-        logger.warning("RCV1-v2 has %s documents, this corpus %s", f"{DOCUMENTS:,}", f"{len(used):,}")
+        logger.warning("RCV1-v2 has %s documents, but this corpus has %s", f"{DOCUMENTS:,}", f"{len(used):,}")
     return writer.summary
 
 
 def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy:
     """Read lines ``parent: CCAT  child: C11  child-description: STRATEGY/PLANS`` in any order.
 
-    The topics come in the order of the literature's label file, so that an index means the same topic in the
-    published models: the children of the root, then, going down the tree depth first, the children of each topic.
+    The topics are in the order of the literature's label file, so that an index is the same topic in the published
+    models: the children of the root, then, in a depth-first walk, the children of each topic.
     """
     source = Source.load(path)
     entries = []
@@ -126,7 +126,7 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
         found = LINE.fullmatch(line)
         if found is None:
             remedy = "write 'parent: CODE  child: CODE  child-description: TEXT'"
-            raise source.error(f"not a line of a topic file: {line.strip()[:60]!r}", number, remedy)
+            raise source.error(f"not a topic: {line.strip()[:60]!r}", number, remedy)
         parent, code, description = found.groups()
         if code != ROOT:
             name = code if label_names == "codes" else " ".join(description.split())
@@ -139,33 +139,33 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
 
 
 def split_training(ids: Iterable[int]) -> dict[int, str]:
-    """Return ``train`` or ``dev`` for each id; it depends on the ids alone, not on which of them can be used."""
+    """Return ``train`` or ``dev`` for each id; it depends only on the ids, not on which documents are usable."""
     ordered = sorted(ids)
-    # What train_test_split(test_size=0.1, random_state=0) does; numpy promises never to change this stream.
+    # Equals train_test_split(test_size=0.1, random_state=0); numpy guarantees this random stream.
     shuffled = np.random.RandomState(0).permutation(len(ordered)).tolist()
     dev = math.ceil(0.1 * len(ordered))
     return {ordered[place]: "dev" if rank < dev else "train" for rank, place in enumerate(shuffled)}
 
 
 class Disks(NamedTuple):
-    """What is below a folder: zip files and folders of news items in the order of their names; other files, sorted."""
+    """The content of a folder: zip files and folders of news items, sorted by name; other files, sorted."""
 
     source: Path
     places: list[Path]
     others: list[Path]
 
     def named(self, *names: str, option: str) -> Path:
-        """Return the first file that has one of these names."""
+        """Return the first file with one of these names."""
         for path in self.others:
             if path.name in names:
                 return path
-        raise InputError(f"there is no {names[0]} below this folder", path=self.source, remedy=f"name it with {option}")
+        raise InputError(f"there is no {names[0]} in this folder", path=self.source, remedy=f"give it with {option}")
 
 
 def find_disks(source: Path) -> Disks:
     """Search a folder, at any depth, for zip files, folders of XML files, and the publishers' lists."""
     if not source.is_dir():
-        raise InputError("no such folder", path=source, remedy="name the folder that holds the Reuters disks")
+        raise InputError("no such folder", path=source, remedy="give the folder with the Reuters disks")
 
     def unreadable(error: OSError) -> None:
         raise InputError(f"the folder cannot be read: {error.strerror}", path=error.filename)
@@ -176,35 +176,35 @@ def find_disks(source: Path) -> Disks:
         here = Path(folder)
         for path in (here / name for name in names):
             if path.suffix.lower() == ".zip":
-                with _opened(path):  # a file that was cut off has no list of members: found before any work is done
+                with _opened(path):  # finds truncated archives, which have no list of members, before any work
                     places.append((path.stem, path))
             elif path.suffix.lower() != ".xml":
                 others.append(path)
         if any(name.lower().endswith(".xml") for name in names):
             places.append((here.name, here))
     if not places:
-        remedy = "name the folder that holds the Reuters disks; unpack rcv1.tar.xz, if that is what you have"
-        raise InputError("there is no zip file and no XML file below this folder", path=source, remedy=remedy)
+        remedy = "give the folder with the Reuters disks; if you have rcv1.tar.xz, unpack it first"
+        raise InputError("this folder has neither zip files nor XML files", path=source, remedy=remedy)
     return Disks(source, [path for _, path in sorted(places)], sorted(others))
 
 
 class IdList:
-    """The document ids that a file lists, behind a mark if there is one; lines that begin otherwise are not read."""
+    """The document ids in a file, each after a ``mark`` if one is given; lines without the mark are ignored."""
 
     def __init__(self, path: Path, *, mark: str = "") -> None:
         self.path, self._mark = path, mark.encode()
         self.ids = {identifier for _, identifier in self._lines()}
         if not self.ids:
-            what = f"no line {mark!r} with an id" if mark else "no id"
-            raise InputError(f"{what} in this file", path=path, remedy="check that it is the right file")
+            what = f"the file has no line {mark!r} with an id" if mark else "the file has no id"
+            raise InputError(what, path=path, remedy="check that it is the right file")
 
     def require(self, found: Set[int]) -> None:
-        """Refuse a list with ids that were not found."""
+        """Raise an `InputError` if an id of the list was not found."""
         if not (missing := len(self.ids - found)):
             return
         line, first = next((line, identifier) for line, identifier in self._lines() if identifier not in found)
-        more = f" and {missing - 1:,} more that this file lists are" if missing > 1 else " is"
-        remedy = "check that the archives of both disks are below --source"
+        more = f" and {missing - 1:,} more of this list are" if missing > 1 else " is"
+        remedy = "check that the archives of both disks are in --source"
         raise InputError(f"document {first}{more} not in the archives", path=self.path, line=line, remedy=remedy)
 
     def _lines(self) -> Iterator[tuple[int, int]]:
@@ -214,12 +214,12 @@ class IdList:
             word = line.removeprefix(self._mark).strip()
             if not word.isdigit():
                 shown = word[:40].decode("latin-1")
-                raise InputError(f"{shown!r} is no document id", path=self.path, line=number)
+                raise InputError(f"{shown!r} is not a document id", path=self.path, line=number)
             yield number, int(word)
 
 
 class _LeftOutError(Exception):
-    """Why an item is left out, in the words by which such items are counted, and what is wrong with this one."""
+    """An item is skipped: ``reason`` is counted over all items, ``detail`` is about this one."""
 
     def __init__(self, reason: str, detail: str | None = None) -> None:
         super().__init__(reason)
@@ -231,18 +231,18 @@ class ItemReader:
 
     Args:
         tree: the topics.
-        joint: the text between two paragraphs.
-        need_region: leave out items without a region, as RCV1-v2 does.
+        joint: separator of paragraphs.
+        need_region: skip items without a region, as RCV1-v2 does.
     """
 
     def __init__(self, tree: Taxonomy, *, joint: str, need_region: bool) -> None:
         self.unknown: Counter[str] = Counter()
-        """By topic that the tree does not have, how many items name it."""
+        """Number of items for each topic that is not in the tree."""
         self._topics, self._joint, self._need_region = tree.ids, joint, need_region
         self._closed = {topic: tree.path(index).tolist() for index, topic in enumerate(tree.ids)}
 
     def read(self, data: bytes) -> tuple[int, str, list[str]]:
-        """Return id, text and labels with their ancestors, in the tree's order, or raise a `_LeftOutError`."""
+        """Return id, text, and labels with their ancestors in the order of the tree, or raise a `_LeftOutError`."""
         try:
             root = parse(data)
         except BrokenXml as error:
@@ -258,7 +258,7 @@ class ItemReader:
         self.unknown.update(topic for topic in topics if topic not in self._closed)
         labels = {index for topic in topics for index in self._closed.get(topic, ())}
         if not labels:
-            raise _LeftOutError("no topic that the topic file has", " ".join(topics))
+            raise _LeftOutError("no topic of the topic file", " ".join(topics))
         body = root.find("text")
         text = "" if body is None else self._joint.join(paragraphs(body))
         if not text:
@@ -277,7 +277,7 @@ def _opened(place: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
 
     def limited(file: IO[bytes]) -> bytes:
         data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:  # a small archive can hold any size
+        if len(data) > LARGEST:  # a small archive can unpack to any size
             raise _LeftOutError(TOO_LARGE)
         return data
 
@@ -292,7 +292,7 @@ def _opened(place: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
         try:
             with archive.open(name) as file:
                 return limited(file)
-        except RuntimeError as error:  # a password, or a kind of compression that Python lacks
+        except RuntimeError as error:  # a password, or an unsupported compression
             raise InputError(f"{name} cannot be unpacked: {error}", path=place) from None
         except (OSError, *DAMAGED) as error:
             raise _LeftOutError("damaged in its archive", first_line(error)) from None
@@ -315,6 +315,6 @@ def _opened(place: Path) -> Iterator[tuple[list[str], Callable[[str], bytes]]]:
 
 
 def _id_in(name: str) -> int | None:
-    """Return the number that a file's name begins with, as in ``2286newsML.xml``."""
+    """Return the number at the start of a file's name, as in ``2286newsML.xml``."""
     found = LEADING_ID.match(name.rpartition("/")[2])
     return int(found.group()) if found else None

@@ -1,4 +1,4 @@
-"""Build a data set from Web of Science (WOS-46985), with the literature's texts, labels and splits."""
+"""Build a data folder from Web of Science (WOS-46985), with the literature's texts, labels and splits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hgclr.taxonomy import Taxonomy
 
 logger = logging.getLogger(__name__)
 ROWS = 46_985
-"""How many rows WOS-46985 has."""
+"""Number of rows in WOS-46985."""
 CONTRACTIONS = ("'s", "'ve", "n't", "'re", "'d", "'ll")
 SPACES = re.compile(r"\s{2,}")
 Labels = Literal["literature", "original"]
 
 SPREADSHEET, JSON = (".xlsx",), (".json", ".jsonl")
-"""How the names of the files end, by kind."""
+"""File endings by kind."""
 PUBLISHED = ("Meta-data/Data.xlsx", "Data.xlsx")
 TOTAL = "wos_total.json"
 PARTS = ("wos_train.json", "wos_val.json", "wos_test.json")
@@ -37,29 +37,28 @@ GIT_BLOBS = {
     "wos_val.json": "244bd84c65b7f2781e48064af74c1fbbe7c0a3e9",
     "wos_test.json": "9e97b3c447c929f7b02e6d0a960a44db9ce2541a",
 }
-"""What git calls the content of the files with which the literature's figures were made."""
+"""Git's hashes of the files behind the literature's scores."""
 COLUMNS = ("Y1", "Y2", "Y", "Domain", "area", "keywords", "Abstract")
 
 
 def build_wos(
     source: Path, output: Path, *, labels: Labels = "literature", progress: Progress | None = None
 ) -> CorpusSummary:
-    """Write Web of Science as a data folder: an abstract in, its domain and area out; see docs/guides/corpora/wos.md.
+    """Write Web of Science as a data folder: abstracts with domain and area; see docs/guides/corpora/wos.md.
 
-    Labels stand in the order of first appearance. A label's id is its name, or ``Domain/area`` where the name of an
-    area is not the only one of its kind. A row without an abstract takes its place in the literature's split
-    (`split_rows`) and is then left out.
+    Labels are in the order of first appearance. A label's id is its name, or ``Domain/area`` if the name of an area is
+    ambiguous. A row without an abstract counts in the literature's split (`split_rows`), and is then skipped.
 
     The arguments are the options of ``hgclr data prepare wos``; ``progress`` is called with the number of rows read
-    and, where the file says so, how many there are.
+    and, if the file states it, of all rows.
     """
     if labels not in ("literature", "original"):
-        raise InputError(f"labels are {labels!r}", remedy="use 'literature' or 'original'")
+        raise InputError(f"unknown labels {labels!r}", remedy="use 'literature' or 'original'")
     files = find_files(Path(source))
     is_json = files[0].name.lower().endswith(JSON)
     if is_json and labels == "original":
-        remedy = "the original ones are in Data.xlsx"
-        raise InputError("the names in JSON lines are merged already", path=files[0], remedy=remedy)
+        remedy = "give Data.xlsx, which has the original names"
+        raise InputError("the area names in JSON lines are already merged", path=files[0], remedy=remedy)
     with write_corpus(
         output, name="wos", settings={"source": [file.name for file in files], "labels": labels}
     ) as writer:
@@ -90,7 +89,7 @@ def build_wos(
             splits = split_rows(len(abstracts))
         if len(abstracts) != ROWS:
             logger.warning(
-                "%s: %s rows, not the %s of WOS-46985; this is not the split of the published figures",
+                "%s has %s rows, but WOS-46985 has %s: the split differs from that of the published scores",
                 source,
                 f"{len(abstracts):,}",
                 f"{ROWS:,}",
@@ -111,17 +110,17 @@ def split_rows(count: int) -> dict[str, NDArray[np.int64]]:
     from sklearn.model_selection import train_test_split
 
     rows = np.arange(count)
-    np.random.RandomState(7).shuffle(rows)  # as np.random.seed(7) would, without touching everyone's generator
+    np.random.RandomState(7).shuffle(rows)  # as after np.random.seed(7), without changing the global generator
     rest, test = train_test_split(rows, test_size=0.2, random_state=0)
     train, dev = train_test_split(rest, test_size=0.2, random_state=0)
     return {"train": train, "dev": dev, "test": test}
 
 
 def clean_text(abstract: str) -> str:
-    """Return an abstract as the literature has it.
+    """Return an abstract as in the literature's files.
 
-    White space and then double quotes go from both ends, a space comes before every ``'s 've n't 're 'd 'll``, runs of
-    white space become one space, and everything becomes lower case.
+    White space and then double quotes are removed from both ends, a space is added before every ``'s 've n't 're 'd
+    'll``, white space is collapsed, and everything is in lower case.
 
     Example:
         >>> clean_text('"We don\\'t  know."')
@@ -136,9 +135,9 @@ def clean_text(abstract: str) -> str:
 def merge_names(rows: Sequence[TableRow]) -> list[str]:
     """Return the area of every row after the literature's merging.
 
-    Some codes (Y1, Y2) carry several names of areas. A row takes the first name among those that its code has had so
-    far, in file order, that is more frequent in its domain than its own; how frequent is counted over the whole file.
-    So a name keeps the rows that stand before the first of a more frequent one.
+    Some codes (Y1, Y2) have several area names. A row gets the first of the names that its code has had so far, in file
+    order, that is more frequent in its domain than its own; frequencies are those of the whole file. So a name keeps
+    its rows before the first row of a more frequent name.
     """
     counts = Counter((row.domain, row.area) for row in rows)
     names: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
@@ -153,7 +152,7 @@ def merge_names(rows: Sequence[TableRow]) -> list[str]:
 
 
 def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[str, str], tuple[str, str]]]:
-    """Return the tree of domains and areas, in order of first appearance, and the ids of every domain with its area."""
+    """Return the tree of domains and areas, in order of first appearance, and the ids of each domain and area."""
     areas: dict[str, list[str]] = {}
     pairs = list(dict.fromkeys(labels))
     for domain, area in pairs:
@@ -172,28 +171,28 @@ def label_tree(labels: Iterable[tuple[str, str]]) -> tuple[Taxonomy, dict[tuple[
 def find_files(source: Path) -> tuple[Path, ...]:
     """Return one file with all rows, or the three files of the literature's train, validation and test splits.
 
-    A folder may hold several of them. The publisher's own come first, because only they have the names as printed.
+    If a folder has several, the publisher's file comes first, because only it has the original names.
     """
     if source.is_dir():
         single = [source / name for name in (*PUBLISHED, TOTAL) if (source / name).is_file()]
         parts = [source / name for name in PARTS if (source / name).is_file()]
         if not single and not parts:
-            remedy = f"it must hold one of {', '.join((*PUBLISHED, TOTAL, PARTS[0]))}"
-            raise InputError("no file of Web of Science in this folder", path=source, remedy=remedy)
+            remedy = f"give a folder with one of {', '.join((*PUBLISHED, TOTAL, PARTS[0]))}"
+            raise InputError("this folder has no file of Web of Science", path=source, remedy=remedy)
         if not single and len(parts) < len(PARTS):
             missing = next(name for name in PARTS if source / name not in parts)
-            raise InputError(f"no {missing} beside {parts[0].name}", path=source, remedy="all three splits are needed")
+            raise InputError(f"{missing} is missing", path=source, remedy=f"give a folder with {', '.join(PARTS)}")
         if single and (others := [str(path.relative_to(source)) for path in (*single[1:], *parts)]):
-            logger.warning("reading %s, not %s, which the folder holds as well", single[0], ", ".join(others))
+            logger.warning("reading %s, and ignoring %s", single[0], ", ".join(others))
         files = tuple(single[:1] or parts)
     elif not source.is_file():
         raise InputError("no such file or folder", path=source)
     elif source.name in PARTS:
-        remedy = f"name the folder with {', '.join(PARTS)}"
-        raise InputError("this is one of three files, each with its own split", path=source, remedy=remedy)
+        remedy = f"give the folder with {', '.join(PARTS)}"
+        raise InputError("this is only one of three splits", path=source, remedy=remedy)
     elif not source.name.lower().endswith(SPREADSHEET + JSON):
         endings = ", ".join(SPREADSHEET + JSON)
-        raise InputError("unknown format", path=source, remedy=f"its name must end in {endings}")
+        raise InputError("unknown format", path=source, remedy=f"give a file that ends in one of {endings}")
     else:
         files = (source,)
     for file in files:
@@ -205,7 +204,7 @@ def find_files(source: Path) -> tuple[Path, ...]:
 
 
 class Abstract(NamedTuple):
-    """A document-to-be: the file and the row in it, the upper and the lower label, and the text, perhaps empty."""
+    """An abstract: its file and row, its domain and area, and its text, perhaps empty."""
 
     where: str
     domain: str
@@ -214,7 +213,7 @@ class Abstract(NamedTuple):
 
 
 def read_json_lines(path: Path) -> Iterator[Abstract]:
-    """Yield the rows of a file in order, as the literature's program cleaned their texts and merged their names."""
+    """Yield the rows of a file in order; the literature's program has cleaned their texts and merged their names."""
     for row in good_json_rows(path, (TEXT_KEY, LABELS)):
         text, labels = row.values[TEXT_KEY], row.values[LABELS]
         if not isinstance(text, str):
@@ -231,25 +230,25 @@ def read_json_lines(path: Path) -> Iterator[Abstract]:
 
 
 def compare_with_literature(path: Path) -> None:
-    """Log whether one of the three files of splits is the one that the literature uses."""
+    """Log whether one of the three splits is the literature's file."""
     blob, known = git_blob(path), GIT_BLOBS[path.name]
     if blob == known:
         logger.info("%s is the literature's file", path)
     else:
-        logger.warning("%s is not the literature's file: git blob %s, not %s", path, blob, known)
+        logger.warning("%s is not the literature's file: its git blob is %s instead of %s", path, blob, known)
 
 
 def git_blob(path: Path) -> str:
-    """Return what git calls the content of a file: the SHA-1 of ``blob``, its size, a zero byte and its bytes."""
+    """Return git's hash of a file: the SHA-1 of ``blob``, its size, a zero byte and its bytes."""
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: digest).hexdigest()
 
 
 class TableRow(NamedTuple):
-    """A row as printed, with the white space around its names removed; the abstract may be empty.
+    """A row of the spreadsheet, with white space around its names removed; the abstract may be empty.
 
-    The header is row 1; the code is Y1 and Y2, the publisher's numbers of the domain and of the area in it.
+    The header is row 1; the code is Y1 and Y2, the publisher's numbers of the domain and of its area.
     """
 
     number: int
@@ -260,7 +259,7 @@ class TableRow(NamedTuple):
 
 
 def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRow]:
-    """Yield the rows of the publisher's spreadsheet in order; empty rows at its end are no rows."""
+    """Yield the rows of the publisher's spreadsheet in order, without empty rows at its end."""
 
     def whole_number(column: str, cell: str, line: int) -> int:
         digits = cell.strip()
@@ -274,21 +273,21 @@ def read_table(path: Path, progress: Progress | None = None) -> Iterator[TableRo
             empty = empty or number
             continue
         if empty is not None:
-            raise InputError("an empty row between others", path=path, line=empty, remedy="delete it")
+            raise InputError("the row is empty", path=path, line=empty, remedy="delete it")
         cells = cells + [""] * (len(COLUMNS) - len(cells))
         if number == 1:
             found = [cell.strip() for cell in cells]
             if [name.casefold() for name in found] != [name.casefold() for name in COLUMNS]:
-                remedy = f"they must be {', '.join(COLUMNS)}"
+                remedy = f"name them {', '.join(COLUMNS)}"
                 raise InputError(f"the columns are {', '.join(found)[:200]}", path=path, line=1, remedy=remedy)
             continue
         if len(cells) != len(COLUMNS):
             what = f"{len(cells)} column{'s' * (len(cells) != 1)} instead of {len(COLUMNS)}"
-            raise InputError(what, path=path, line=number, remedy="delete the others")
+            raise InputError(what, path=path, line=number, remedy="delete the extra columns")
         first, second, _, domain, area, _, abstract = cells
         for name, value in (("Domain", domain), ("area", area)):
             if not value.strip():
-                raise InputError(f"no {name}", path=path, line=number)
+                raise InputError(f"{name} is empty", path=path, line=number)
         code = (whole_number("Y1", first, number), whole_number("Y2", second, number))
         yield TableRow(number, code, domain.strip(), area.strip(), abstract)
         if progress is not None:
