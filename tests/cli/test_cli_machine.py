@@ -49,15 +49,15 @@ def test_report_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert report["machine"]["packages"]["hgclr"] == importlib.metadata.version("hgclr")
     by_subject = {finding["subject"]: finding for finding in report["findings"]}
     assert f"numpy {importlib.metadata.version('numpy')}" in by_subject["base"]["detail"]
-    assert by_subject["packaged encoders"]["remedy"] == f"hgclr encoders get {DEFAULT_ENCODER}"
+    assert f"hgclr encoders get {DEFAULT_ENCODER}" in by_subject["packaged encoders"]["remedy"]
     for finding in report["findings"]:
         assert finding["subject"] in result.output
         assert bool(finding["remedy"]) == (finding["state"] != "ok"), "a remedy beside all that is not well"
-    broken = HealthCheck("devices", "problem", "torch does not work", "pip install 'hgclr[train]'")
+    broken = HealthCheck("devices", "problem", "torch does not work", "pip install '.[train]'")
     monkeypatch.setattr(doctor, "_devices", lambda: broken)
     result = run("doctor")
     assert result.exit_code == 1
-    assert "pip install 'hgclr[train]'" in result.output, "brackets are no markup"
+    assert "pip install '.[train]'" in result.output, "brackets are no markup"
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ app()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "pip install 'hgclr[train]'" in done.stdout
+    assert "'.[train]'" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ app()
     [
         ({"numpy": "2.0.0", "torch": "2.13.0+cpu", "pyyaml": "6.0.3rc1"}, "base", "ok", ""),
         ({"numpy": "2.0.0", "torch": "2.13.0+cpu", "pyyaml": "6.0.3rc1"}, "extra train", "ok", ""),
-        ({"numpy": "2.4", "torch": "2.13.0"}, "extra train", "warning", "pip install 'hgclr[train]'"),
-        ({"torch": "2.13.0", "pyyaml": "6.0"}, "base", "problem", "pip install hgclr"),
+        ({"numpy": "2.4", "torch": "2.13.0"}, "extra train", "warning", "'.[train]'"),
+        ({"torch": "2.13.0", "pyyaml": "6.0"}, "base", "problem", "'.'"),
         *(
-            ({"numpy": "2.0", "torch": old, "pyyaml": "6.0"}, "extra train", "problem", "--upgrade 'hgclr[train]'")
+            ({"numpy": "2.0", "torch": old, "pyyaml": "6.0"}, "extra train", "problem", "'.[train]'")
             for old in ("2.12.9", "2.9", "2", "2.12.0+cpu")
         ),
     ],
@@ -104,7 +104,8 @@ def test_packages(
     monkeypatch.setattr(importlib.metadata, "version", version)
     (found,) = (finding for finding in doctor._packages() if finding.subject == part)
     assert found.state == state
-    assert found.remedy.endswith(remedy)
+    assert bool(found.remedy) == bool(remedy)
+    assert remedy in found.remedy
 
 
 class Hub(BaseHTTPRequestHandler):

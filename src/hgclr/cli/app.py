@@ -1,4 +1,4 @@
-"""The ``hgclr`` command; its commands live in a file for each group, and import what is heavy only when they run."""
+"""The ``hgclr`` command; each group of commands has its file, and heavy imports happen when a command runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ USE, DATA, MACHINE, EXTENSIONS = "Train and use", "Data", "This machine", "Exten
 
 
 class Commands(TyperGroup):
-    """Turn our errors into one line on standard error and exit code 2."""
+    """The group of all commands; prints our errors in one line on standard error, and exits with 2."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Typer puts groups of commands behind all commands.
+        # Typer would list groups after all commands.
         panels = {panel: place for place, panel in enumerate((USE, DATA, MACHINE, EXTENSIONS))}
         ordered = sorted(self.commands.items(), key=lambda item: panels.get(item[1].rich_help_panel, 0))  # type: ignore[attr-defined]
         self.commands = dict(ordered)
@@ -34,8 +34,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # where a full disk shows
-        except BrokenPipeError:  # the reader of our output wants no more, as in `hgclr predict … | head`
+            sys.stdout.flush()  # raises the error of a full disk
+        except BrokenPipeError:  # the reader has stopped, as in `hgclr predict … | head`
             _drop_output()
             raise typer.Exit(0) from None
         except Exception as error:
@@ -53,7 +53,7 @@ class Commands(TyperGroup):
 
 
 def _hide_flag_types(command: Any) -> None:
-    """Show no type beside options that take no value, of a command and of those below it."""
+    """Show no type beside flags, in a command and its subcommands."""
     for option in (*command.params, command.get_help_option(command.context_class(command))):
         if getattr(option, "is_flag", False) and option.metavar is None:
             option.metavar = ""
@@ -62,7 +62,7 @@ def _hide_flag_types(command: Any) -> None:
 
 
 def _drop_output() -> None:
-    """Forget what could not be printed, which Python would try again at its end."""
+    """Discard output that could not be printed, which Python would print again when it exits."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -79,7 +79,7 @@ app = typer.Typer(
 
 
 def print_version(wanted: bool) -> None:
-    """Print the version and stop, if wanted."""
+    """Print the version and exit, if wanted."""
     if wanted:
         from importlib.metadata import version
 
@@ -89,14 +89,18 @@ def print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is being done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more log lines.")] = False,
     version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Sort text into a tree of labels.
 
-    Train on your documents and your label tree; get a plain, fast text encoder that knows the tree.
+    Train on your documents and your label tree; get a plain, fast text encoder with a linear head.
+
+    Example: **hgclr train my-data**
+
+    Next: **hgclr predict runs/my-data/model "a text"**
     """
     show_log(verbose)
 

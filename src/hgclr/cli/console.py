@@ -1,4 +1,4 @@
-"""Results, progress bars and log lines of all commands on a terminal."""
+"""Printing results, progress bars and log lines, for all commands."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from hgclr.inference import HierarchicalClassifier
 
 GAP = 3
-"""Columns of the terminal between two columns of a table."""
+"""Characters between two columns of a table."""
 TEXT_WIDTH = 24
-"""Columns of the terminal that a column of text may be narrowed to."""
+"""Smallest width, in characters, of a text column that is narrowed."""
 
 
 class Console(rich_console.Console):
@@ -37,19 +37,19 @@ class Console(rich_console.Console):
         super().__init__(highlight=False, **options)
 
     def say(self, line: str, style: str | None = None) -> None:
-        """Print a line as it is: brackets in it are no markup, and it is not folded."""
+        """Print a line without interpreting markup and without wrapping it."""
         self.print(line, style=style, markup=False, soft_wrap=True)
 
     def render(
         self, renderable: rich_console.RenderableType, options: rich_console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the segments; only rich's own control sequences stay."""
+        """Yield the segments without control sequences, except rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=segment.text.translate(HARMLESS))
 
 
 def is_first_rank() -> bool:
-    """Return whether this process prints: of those that torchrun starts, only the first does."""
+    """Return whether this process prints: of several that torchrun starts, only the first does."""
     return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
@@ -65,7 +65,7 @@ def results(json_file: Path | None) -> Console:
 
 
 def write_result(json_file: Path | None, content: Any) -> None:
-    """Write a result where ``--json`` says, if it is given; ``-`` is standard output."""
+    """Write a result to the file of ``--json``, if it is given; ``-`` is standard output."""
     if str(json_file) == "-":
         sys.stdout.write(json_text(content, indent=2) + "\n")
     elif json_file is not None:
@@ -73,7 +73,7 @@ def write_result(json_file: Path | None, content: Any) -> None:
 
 
 def print_written(files: Iterable[Path], console: Console | None = None) -> None:
-    """Name the files that a command leaves behind, on standard output."""
+    """Print the names of the files that a command wrote."""
     for file in files:
         (console or Console()).say(f"written: {file}")
 
@@ -87,9 +87,9 @@ def print_table(
     title: str = "",
     caption: str = "",
 ) -> None:
-    """Print a table whose first ``texts`` columns are text and the others numbers.
+    """Print a table with ``texts`` columns of text, followed by columns of numbers.
 
-    Numbers that have no room follow in further tables below, after the columns of text; no number is cut.
+    Columns of numbers that do not fit the terminal follow in further tables below, so that no number is cut.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -100,7 +100,7 @@ def print_table(
     widths = []
     for column, heading in enumerate(headings):
         lines = [line.plain for row in cells for line in row[column].split()]
-        longest = max(map(cell_len, [*heading.split(), *lines]), default=0)  # headings are folded at spaces
+        longest = max(map(cell_len, [*heading.split(), *lines]), default=0)  # headings wrap at spaces
         widths.append(min(longest, TEXT_WIDTH) if column < texts else longest)
     left = list(range(texts, len(headings)))
     while left:
@@ -121,13 +121,13 @@ def print_table(
 
 
 def progress_bar(console: Console | None = None) -> Progress:
-    """Return a progress bar with elapsed and remaining time; it shows nothing where standard error is no terminal."""
+    """Return a progress bar with elapsed and remaining time, shown only if standard error is a terminal."""
     from rich import progress
 
     console = console or standard_error()
     return progress.Progress(
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(bar_width=20),  # with two long times within 80 columns
+        progress.BarColumn(bar_width=20),  # leaves room for two long times in 80 columns
         progress.MofNCompleteColumn(),
         progress.TimeElapsedColumn(),
         progress.TextColumn("left"),
@@ -140,14 +140,14 @@ def progress_bar(console: Console | None = None) -> Progress:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """Show a count; call the yielded function with how many more there are."""
+    """Show a count; the yielded function adds to it."""
     with progress_bar() as bar:
         yield partial(bar.advance, bar.add_task(what, total=None))
 
 
 @contextmanager
 def share_done(what: str, size: int = 1) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a share; call the yielded function with the number done and, if known, the total, both times ``size``."""
+    """Show a share; call the yielded function with the finished and the total number, if known, both times ``size``."""
     with progress_bar() as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done // size, total=total and total // size)
@@ -174,11 +174,7 @@ def quiet_libraries() -> None:
 
 
 def find_folder(model: str, data: Path | None = None) -> Path:
-    """Return a model's folder, given by its path, its URL or a hub name.
-
-    torch, whose import takes seconds, is required only if the model needs it, and after the path of the data folder
-    that the command will read was checked.
-    """
+    """Return a model's folder, given by path, URL or hub name; check paths before torch, which imports slowly."""
     from hgclr.data.folder import find_data
     from hgclr.errors import require_extra
     from hgclr.inference.loading import find_model, is_onnx
@@ -187,13 +183,13 @@ def find_folder(model: str, data: Path | None = None) -> Path:
     if data is not None:
         find_data(data)
     if not is_onnx(folder):
-        require_extra("torch", extra="train", capability="A model that is no ONNX folder")
+        require_extra("torch", extra="train", capability="A model in torch")
         quiet_libraries()
     return folder
 
 
 def open_classifier(model: str, data: Path | None = None) -> HierarchicalClassifier:
-    """Load a model; the arguments are those of `find_folder`."""
+    """Load a model; see `find_folder`."""
     from hgclr.inference import HierarchicalClassifier
 
     return HierarchicalClassifier.load(find_folder(model, data))

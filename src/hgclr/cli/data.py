@@ -39,13 +39,17 @@ if TYPE_CHECKING:
 
 HELP = """Make data folders from tables or published corpora; check and describe them.
 
+Example: **hgclr data import tickets.csv --output my-data**
+
 Next: **hgclr train my-data**
 """
-PREPARE_HELP = """Turn a corpus, as its publisher distributes it, into a data folder.
+PREPARE_HELP = """Convert a published corpus to a data folder.
 
-Nothing is downloaded: give the files that you got from the publisher. ICD-10-CM needs none; it is in a package.
+hgclr downloads nothing: give the publisher's files. ICD-10-CM needs no files; it is in a Python package.
 
-Next: **hgclr data check my-data**
+Example: **hgclr data prepare icd10cm --output data/icd10cm**
+
+Next: **hgclr data check data/icd10cm**
 """
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
 prepare_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=PREPARE_HELP)
@@ -53,7 +57,7 @@ app.add_typer(prepare_app, name="prepare")
 
 Report = Annotated[Path | None, folder("Write report.html here, one page with tables and plots, and stats.json.")]
 SHOWN = 10
-"""Most bad rows and near-twins that are listed."""
+"""Limit on the listed bad rows and similar labels."""
 
 
 @app.command("import")
@@ -63,17 +67,17 @@ def import_files(
         typer.Argument(
             metavar="FILE...",
             help="Tables or their URLs: .csv, .tsv, .jsonl (also .gz), .xlsx, .parquet, or a data folder. Files named"
-            " train, dev and test are these splits.",
+            " train, dev and test become these splits.",
         ),
     ],
     output: DataOutput,
     text: Annotated[str | None, option("Column with the text.", metavar="COLUMN")] = None,
     labels: Annotated[str | None, option("Columns with labels, as paths or names.", metavar="A,B")] = None,
     levels: Annotated[str | None, option("Columns with the levels of one path, from the top.", metavar="A,B,C")] = None,
-    id_column: Annotated[str | None, option("Column with ids of the rows to keep.", "--id", metavar="COLUMN")] = None,
+    id_column: Annotated[str | None, option("Column with ids of the documents.", "--id", metavar="COLUMN")] = None,
     label_separator: Annotated[str | None, option("Separator of labels in a cell, such as ';'.")] = None,
     path_separator: Annotated[str | None, option("Separator of the names of a path, such as '>'.")] = None,
-    taxonomy: Annotated[Path | None, file("The label tree; default: made from the paths.")] = None,
+    taxonomy: Annotated[Path | None, file("The label tree; default: built from the paths.")] = None,
     merge_twins: Annotated[bool, option("Merge labels that differ only in case or spaces.", "--merge-twins")] = False,
     dev: Annotated[str | None, option("Share for dev, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
     test: Annotated[str | None, option("Share for test, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
@@ -83,9 +87,9 @@ def import_files(
 ) -> None:
     """Make a data folder from your tables: CSV with any delimiter, Excel, JSON lines, Parquet.
 
-    hgclr finds the columns and separators that you do not name. Rows with the same text become one document with all
-    their labels; rows that cannot be used are left out and listed. Every label gets the same share of each split and a
-    document in train; no text is in two splits.
+    hgclr detects the columns and separators that you do not give. Rows with the same text become one document with all
+    their labels; unusable rows are skipped and listed. Splits are stratified: every label has the same share in each
+    split and a document in train. No text is in two splits.
 
     Example: **hgclr data import tickets.csv --text Message --levels Area,Topic --output my-data**
 
@@ -131,7 +135,9 @@ def _share_or_file(option: str, text: str | None) -> float | Path | None:
         from hgclr.remote import local
 
         if not (file := local(text)).is_file():
-            raise InputError(f"{option} {text!r} is neither a share such as 0.1 nor a file") from None
+            raise InputError(
+                f"{option} {text!r} is neither a share nor a file", remedy="give for example 0.1"
+            ) from None
         return file
 
 
@@ -146,8 +152,8 @@ def _print_import(console: Console, result: ImportResult) -> None:
     levels = [len(level) for level in result.taxonomy.levels]
     say(f"labels: {sum(levels):,}; by level: {', '.join(map(str, levels))}")
     if len(levels) == 1 and layout.path_separator is None and not layout.levels:
-        say("note: no separator of names was found, so there is no tree; --path-separator gives one", "cyan")
-    verb = "merged" if result.twins_merged else "warning: differ only in case or spaces (--merge-twins merges them)"
+        say("note: found no separator of names, so the tree has one level; give one with --path-separator", "cyan")
+    verb = "merged" if result.twins_merged else "warning: differ only in case or spaces (merge with --merge-twins)"
     for twins in result.twins[:SHOWN]:
         say(f"{verb}: {twins.summary()}", "yellow")
     if len(result.twins) > SHOWN:
@@ -161,7 +167,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
     if count := result.contradictions:
         say(f"warning: texts with different labels: {count:,}, see {summary.output / CONTRADICTIONS}", "yellow")
     if count := result.shared_texts:
-        say(f"warning: texts of given splits that are also in the others: {count:,}", "yellow")
+        say(f"warning: texts in several of the given splits: {count:,}", "yellow")
     total, rows = sum(summary.documents.values()), []
     for name, count in summary.documents.items():
         missing = deviation = "given"
@@ -169,7 +175,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
             missing, deviation = f"{result.spread[name][0]:,}", f"{result.spread[name][1]:.3%}"
         if count:
             rows.append((name, f"{count:,}", f"{count / total:.1%}", missing, deviation))
-    caption = "deviation: between a label's share of the split and its share of all documents, on average"
+    caption = "deviation: mean difference between a label's share in the split and in all documents"
     print_table(console, ("split", "documents", "share", "labels without", "deviation"), rows, caption=caption)
     print_written([summary.output], console)
     say(f"next: hgclr data check {summary.output}\n      hgclr train {summary.output}")
@@ -178,14 +184,18 @@ def _print_import(console: Console, result: ImportResult) -> None:
 @prepare_app.command()
 def icd10cm(
     output: DataOutput,
-    levels: Annotated[int, option("Levels that are labels: 1 chapters, 2 blocks, 3 categories, … 7.", min=1)] = 2,
+    levels: Annotated[
+        int, option("Levels of labels: 1 chapters, 2 also blocks, 3 also categories; up to 7.", min=1)
+    ] = 2,
     seed: Seed = 0,
 ) -> None:
-    """ICD-10-CM, the code book of diagnoses: the wording of a diagnosis in, its place in the book out.
+    """ICD-10-CM, the code book of diagnoses: wordings of diagnoses with chapter and block.
 
-    The book is in the package simple-icd-10-cm: pip install 'hgclr[icd10cm]'.
+    It is in the package simple-icd-10-cm: run pip install -c constraints.txt '.[icd10cm]' in the checkout of hgclr.
 
     Example: **hgclr data prepare icd10cm --output data/icd10cm**
+
+    Next: **hgclr train data/icd10cm**
     """
     from hgclr.data.icd10cm import build_icd10cm
 
@@ -193,9 +203,9 @@ def icd10cm(
 
 
 def prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, **options: Any) -> Path:
-    """Build a corpus with a progress bar, print what was written and left out, and return its folder.
+    """Build a corpus with a progress bar, print the numbers of written and skipped documents, and return its folder.
 
-    ``unit`` is what the progress counts; megabytes come as bytes.
+    ``unit`` names the unit of the progress; for megabytes, ``build`` reports bytes.
     """
     from hgclr.data.folder import LEFT_OUT
 
@@ -204,7 +214,7 @@ def prepare(unit: str, build: Callable[..., CorpusSummary], *arguments: object, 
     counts = ", ".join(f"{split} {count:,}" for split, count in summary.documents.items() if count)
     Console().say(f"wrote {summary.output}: {counts}")
     for reason, count in summary.left_out.most_common():
-        line = f"left out {count:,} document{'s' * (count > 1)}: {reason}; see {summary.output / LEFT_OUT}"
+        line = f"skipped {count:,} document{'s' * (count > 1)}: {reason}; see {summary.output / LEFT_OUT}"
         standard_error().say(line, "yellow")
     return summary.output
 
@@ -216,14 +226,14 @@ def check(
     reading: Reading,
     output: Report = None,
     json_file: JsonFile = None,
-    skip_bad_rows: Annotated[bool, option("Do not fail because of bad rows.", "--skip-bad-rows")] = False,
-    bad_rows: Annotated[Path | None, file("Write every bad row with its reason here, as JSON lines.")] = None,
+    skip_bad_rows: Annotated[bool, option("Exit with 0 in spite of bad rows.", "--skip-bad-rows")] = False,
+    bad_rows: Annotated[Path | None, file("Write all bad rows with their reasons here, as JSON lines.")] = None,
     taxonomy: TaxonomyFile = None,
 ) -> None:
-    """Read every row of a data folder and report what is in it and what is wrong with it.
+    """Check every row of a data folder, and report its content and its faults.
 
     Finds bad rows, repeated texts, contradicting labels, labels without a training document, and unused branches. The
-    exit code is 2 if a split is empty or, unless --skip-bad-rows is given, if a row is bad.
+    exit code is 2 if a split is empty or, without --skip-bad-rows, if a row is bad.
 
     Example: **hgclr data check my-data --output my-report**
 
@@ -261,10 +271,10 @@ def check(
     for row in first:
         errors.say(f"{row.path}:{row.number}: {row.reason}" + (f"; {row.remedy}" if row.remedy else ""))
     if (more := found.bad_rows - len(first)) > 0:
-        where = f"all are in {bad_rows}" if bad_rows else "--bad-rows FILE writes all of them"
+        where = f"all are in {bad_rows}" if bad_rows else "write all to a file with --bad-rows FILE"
         errors.say(f"and {more:,} more; {where}")
     for name in found.empty_splits:
-        errors.say(f"{found.splits[name].path}: empty split: no good row")
+        errors.say(f"{found.splits[name].path}: the split is empty: it has no good row")
     raise typer.Exit(2)
 
 
@@ -278,12 +288,14 @@ def stats(
     skip_bad_rows: SkipBadRows = False,
     taxonomy: TaxonomyFile = None,
 ) -> None:
-    """Describe a data folder in numbers: labels, documents, words, by split and by level.
+    """Print statistics of a data folder: labels, documents and words, by split and by level.
 
     **|Y|** is the number of labels, **Avg(|y|)** the mean number of labels of a document, ancestors included. Words are
     separated by white space.
 
     Example: **hgclr data stats my-data --output my-report**
+
+    Next: **hgclr train my-data**
     """
     from hgclr.data.check import describe
     from hgclr.data.report import fact_rows, level_rows, split_rows, table1, write_report
@@ -299,9 +311,9 @@ def stats(
     values, titles = zip(*table1(found), strict=True)
     print_table(console, ("", *titles), [(name, *values)])
     headings, *rows = split_rows(found)
-    print_table(console, headings, rows, title="\nSplits: labels are those that occur, words those of a text")
+    print_table(console, headings, rows, title="\nSplits: labels that occur, words per text")
     headings, *rows = level_rows(found)
-    title = f"\nLevels: largest, median, smallest are the documents of a label in {found.reference}"
+    title = f"\nLevels: largest, median and smallest number of documents of a label in {found.reference}"
     print_table(console, headings, rows, title=title)
     console.print()
     for subject, text in fact_rows(found):

@@ -1,4 +1,4 @@
-"""``hgclr export`` and ``hgclr serve``: a model for other programs, and as a web service with a page."""
+"""``hgclr export`` and ``hgclr serve``: a model for other programs, or as a web service."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hgclr.data import DataFolder
 
 FOLDABLE = ("stock", "sentence-transformers")
-"""Forms for programs that know no thresholds."""
+"""Forms for programs without decisions."""
 TEXTS = 64
-"""Texts of the data that export and model are compared on."""
+"""Number of texts of --data in the comparison of export and model."""
 
 
 @reading_options
@@ -26,29 +26,27 @@ def export(
     model: Model,
     to: Annotated[
         Literal["stock", "sentence-transformers", "onnx", "onnx-int8"],
-        option("stock, sentence-transformers, onnx or onnx-int8.", metavar="FORM"),
+        option("Form to write: stock, sentence-transformers, onnx or onnx-int8.", metavar="FORM"),
     ],
     output: NewFolder,
     reading: Reading,
     data: Annotated[Path | None, folder("Data folder to score the model and the export on.")] = None,
     split: Annotated[str, option("With --data: split to score, train, dev or test.")] = "dev",
     fold_thresholds: Annotated[
-        bool, option("Put thresholds and temperature into the bias of the head.", "--fold-thresholds")
+        bool, option("Add thresholds and temperature to the bias of the head.", "--fold-thresholds")
     ] = False,
-    scores_file: Annotated[
-        Path | None, file("Scores for the model card, written by hgclr evaluate.", "--scores")
-    ] = None,
+    scores_file: Annotated[Path | None, file("Scores for the model card, from hgclr evaluate.", "--scores")] = None,
     licence: Annotated[
         str | None, option("Licence for the model card, such as mit.", "--license", metavar="ID")
     ] = None,
 ) -> None:
-    """Write a trained model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
+    """Export a model for other programs: transformers, sentence-transformers, or onnxruntime without torch.
 
-    **stock**: a model of transformers with the same logits. **sentence-transformers**: the same for any pooling; its
-    encode returns logits. **onnx**: for onnxruntime. **onnx-int8**: smaller and faster, with rounding.
+    **stock**: a class of transformers; only for models that read the first token. **sentence-transformers**: for any
+    pooling; encode returns logits. **onnx**: for onnxruntime. **onnx-int8**: smaller and faster, with rounding errors.
 
-    With --fold-thresholds (stock and sentence-transformers), programs without hgclr predict every label above 0.5;
-    hgclr decides as before. Every export is compared with the model, has a model card, and works in hgclr predict.
+    hgclr compares every export with the model, adds a model card, and loads it like the model. With --fold-thresholds
+    (stock, sentence-transformers), programs without hgclr can predict every label above 0.5.
 
     Example: **hgclr export runs/first/model --to onnx-int8 --output first-int8**
 
@@ -61,8 +59,8 @@ def export(
         require_extra("torch", extra="train", capability="Exporting to transformers")
     elif fold_thresholds:
         raise InputError(
-            f"--fold-thresholds is not for --to {to}: only hgclr reads such a folder, and uses decisions.json",
-            remedy="leave it out",
+            f"--fold-thresholds is not for --to {to}: hgclr reads the thresholds of such a folder from decisions.json",
+            remedy="omit --fold-thresholds",
         )
     else:
         for module in ("torch", "onnxscript", "onnxruntime"):
@@ -73,7 +71,7 @@ def export(
     from hgclr.inference.loading import load_model
 
     console = Console()
-    # Read and scored before anything is written, so that bad input leaves nothing behind.
+    # Read and score before writing, so that bad input leaves nothing behind.
     recorded = [] if scores_file is None else [read_scores(scores_file)]
     documents, scores, texts = None, {}, []
 
@@ -104,8 +102,8 @@ def export(
         what = f"{result.class_name} of hgclr, because {result.own_class}"
     elif to not in FOLDABLE:
         before, after = (size / 1e6 for size in result.sizes)
-        what += f", {after:.1f} MB (the weights in torch: {before:.1f} MB)"
-    console.say(f"written: {output}, {what}; its README.md says how to use it")
+        what += f", {after:.1f} MB (in torch: {before:.1f} MB)"
+    console.say(f"written: {output}, {what}; README.md in it tells how to use it")
     apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
     console.say(f"largest difference from the model on {difference.texts} texts: {apart}")
     if documents is not None:
@@ -130,7 +128,7 @@ def export(
 
 
 def _option(variable: str, text: str, *names: str, **more: Any) -> Any:
-    """Return an option that the environment variable HGCLR_… sets, too."""
+    """Return an option that the environment variable HGCLR_… also sets."""
     return option(text, *names, envvar=f"HGCLR_{variable}", **more)
 
 
@@ -142,41 +140,41 @@ _limit = partial(_option, rich_help_panel="Limits of a request", min=1)
 def serve(
     model: Model,
     host: Annotated[
-        str, _option("HOST", "Address to listen on; 0.0.0.0: reachable from other machines.")
+        str, _option("HOST", "Address to listen on; 0.0.0.0 makes it reachable from other machines.")
     ] = "127.0.0.1",
-    port: Annotated[int, _option("PORT", "Port to listen on; 0: any free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, _option("PORT", "Port to listen on; 0 is any free port.", min=0, max=65535)] = 8000,
     workers: Annotated[int, _option("WORKERS", "Processes, each with the model in memory.", min=1)] = 1,
     allow_host: Annotated[
-        list[str], _request("ALLOW_HOST", "Host name that requests may be for, such as a proxy's; repeatable.")
+        list[str], _request("ALLOW_HOST", "Accept requests for this host name, such as a proxy's; repeatable.")
     ] = [],  # noqa: B006
-    max_connections: Annotated[int, _request("MAX_CONNECTIONS", "Most open connections; more get 503.", min=1)] = 4096,
-    max_queue: Annotated[int, _request("MAX_QUEUE", "Most texts that may wait; more get 429.", min=1)] = 1024,
+    max_connections: Annotated[int, _request("MAX_CONNECTIONS", "Open connections; more get 503.", min=1)] = 4096,
+    max_queue: Annotated[int, _request("MAX_QUEUE", "Texts in the queue; more get 429.", min=1)] = 1024,
     deadline: Annotated[float, _request("DEADLINE", "Seconds until a request gets 504.", min=0.001)] = 30.0,
     grace: Annotated[int, _request("GRACE", "Seconds to finish requests after SIGTERM or Ctrl-C.", min=0)] = 30,
     log_requests: Annotated[
         bool, _request("LOG_REQUESTS", "Log each request, without its texts.", "--log-requests")
     ] = False,
     batch_tokens: Annotated[
-        int | None, _batch("BATCH_TOKENS", "Tokens computed at a time; default: by the backend.", min=1)
+        int | None, _batch("BATCH_TOKENS", "Tokens in a batch; default: the backend's.", min=1)
     ] = None,
     max_wait: Annotated[
-        float, _batch("MAX_WAIT_MS", "Milliseconds that a text waits for others.", "--max-wait-ms", min=0.0)
+        float, _batch("MAX_WAIT_MS", "Milliseconds to wait for a fuller batch.", "--max-wait-ms", min=0.0)
     ] = 2.0,
-    body_bytes: Annotated[int, _limit("BODY_BYTES", "Largest body; larger ones get 413.")] = 4 * 2**20,
-    texts_per_request: Annotated[int, _limit("TEXTS_PER_REQUEST", "Most texts; more get 422.")] = 256,
-    characters_per_text: Annotated[int, _limit("CHARACTERS_PER_TEXT", "Longest text; longer ones get 422.")] = 20_000,
+    body_bytes: Annotated[int, _limit("BODY_BYTES", "Bytes of a body; larger ones get 413.")] = 4 * 2**20,
+    texts_per_request: Annotated[int, _limit("TEXTS_PER_REQUEST", "Texts; more get 422.")] = 256,
+    characters_per_text: Annotated[int, _limit("CHARACTERS_PER_TEXT", "Characters of a text; more get 422.")] = 20_000,
 ) -> None:
-    """Serve a model over HTTP, with a page to try it on.
+    """Serve a model over HTTP, with a web page to try it.
 
     The service answers **POST /predict**, **POST /explain**, **GET /taxonomy** and **GET /model**; the page is at
     **/**, and **/docs** describes every address.
 
-    To require a key, set the environment variable HGCLR_API_KEY, or HGCLR_API_KEY_FILE to a file that holds it. There
-    is no option for it, because other users of the machine can read command lines.
+    To require a key, set the environment variable HGCLR_API_KEY, or HGCLR_API_KEY_FILE to a file with the key. There is
+    no option for it, because other users of the machine can read command lines.
 
     Example: **hgclr serve runs/first/model --port 8080**
 
-    Next: open the address that it prints, or **curl localhost:8080/predict --json '{"texts": ["a text"]}'**
+    Next: open the printed address, or run **curl localhost:8080/predict --json '{"texts": ["a text"]}'**
     """
     import logging
     import os
@@ -195,7 +193,7 @@ def serve(
 
     start_log(requests=log_requests)
     errors = standard_error()
-    with listen(host, port) as listener:  # before the model is loaded, which takes longer
+    with listen(host, port) as listener:  # a wrong address fails before the model is loaded
         address, port = listener.getsockname()[:2]
         local = ip_address(address).is_loopback
         settings = Settings(
@@ -212,14 +210,14 @@ def serve(
             key=read_key(os.environ),
         )
         name, folder = model, Path(model)
-        if folder.exists() or url_of(model) is not None:  # not a name on a hub
+        if folder.exists() or url_of(model) is not None:  # not a hub name
             folder = folder.resolve()
             name = folder.parent.name if folder.name == "model" else folder.name
         key = "none; only this machine can reach the service"
         if settings.key is not None:
-            key = "needed: Authorization: Bearer …, or as the password in a browser"
+            key = "required: send Authorization: Bearer KEY, or enter it as the password in a browser"
         elif not local:
-            key = "[bold yellow]none: whoever reaches this address can use it[/]; set HGCLR_API_KEY"
+            key = "[bold yellow]none: everyone who reaches this address can use it[/]; set HGCLR_API_KEY"
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         text = f"page    {url}/\nAPI     {url}/docs\nkey     {key}\nstop    Ctrl-C"
         panel = Panel.fit(text, title=f"hgclr serve {escape(name)}")

@@ -1,4 +1,4 @@
-"""``hgclr evaluate``, ``compare``, ``audit`` and ``calibrate``: score a model, find wrong labels, tune decisions."""
+"""``hgclr evaluate``, ``compare``, ``audit`` and ``calibrate``: score models, find wrong labels, tune decisions."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def evaluate(
     limit: Annotated[int | None, option("Score a random sample of this many documents.", min=1)] = None,
     skip_bad_rows: SkipBadRows = False,
 ) -> None:
-    """Score a model: Micro- and Macro-F1 over all labels and per level, and how often a label lacks its parent.
+    """Score a model: Micro- and Macro-F1 over all labels and per level, and predicted labels without their parent.
 
-    Labels are read with the model's own tree; a label that the model does not know is an error. The report of --output
-    has confidence intervals, the label tree coloured by F1, confused siblings, and documents that went wrong.
+    Labels are read with the model's label tree; a label that is not in it is an error. The report of --output has
+    confidence intervals, the label tree coloured by F1, confused siblings, and documents with errors.
 
     Example: **hgclr evaluate runs/first/model my-data --output my-report**
 
@@ -102,12 +102,14 @@ def compare(
     output: Annotated[Path | None, folder("Write comparison.html, its plot and comparison.json here.")] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Compare reports with the first of them: is the difference more than chance?
+    """Compare reports with the first one, and test whether the differences are significant.
 
-    The reports must be of the same documents and the same label tree. **p** is of the paired bootstrap test: the
-    probability that chance alone makes a difference as large as this one.
+    The reports must have the same documents and the same label tree. **p** is from the paired bootstrap test: the
+    probability of a difference as large as this one by chance.
 
     Example: **hgclr compare report-flat report-hgclr --output comparison**
+
+    Next: open comparison/comparison.html
     """
     from hgclr.cli.tables import print_comparison
     from hgclr.evaluation.comparison import compare as compare_reports
@@ -131,19 +133,19 @@ def audit(
     reading: Reading,
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL", help="Model that was not trained on the split: folder, URL or name."),
+        typer.Argument(metavar="MODEL", help="Model that was not trained on the split: folder, URL or hub name."),
     ] = None,
     data: Annotated[
         Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
     ] = None,
-    split: Annotated[str | None, option("Split to audit; default: dev, with --folds train.")] = None,
-    top: Annotated[int, option("How many documents to list, the most contradicted first.", min=1)] = 50,
+    split: Annotated[str | None, option("Split to audit; default: dev, or train with --folds.")] = None,
+    top: Annotated[int, option("Number of documents to list, the most contradicted first.", min=1)] = 50,
     output: Annotated[
         Path | None, folder("Write audit.html, audit.csv and audit.json here; default with --folds: runs/NAME-audit.")
     ] = None,
     json_file: JsonFile = None,
     folds: Annotated[
-        int | None, option("Audit train in so many folds, each by a model trained on the others.", min=2)
+        int | None, option("Audit train in this many folds, each by a model trained on the others.", min=2)
     ] = None,
     config: Annotated[
         Path | None, option("With --folds: data and settings, as for hgclr train.", metavar="CONFIG.yaml")
@@ -152,17 +154,17 @@ def audit(
     skip_bad_rows: SkipBadRows = False,
     raw: Raw = False,
 ) -> None:
-    """List the documents whose labels a model contradicts most, with the labels it predicts instead.
+    """List the documents whose gold labels a model contradicts most, with the labels it predicts instead.
 
-    In each of them the annotation is wrong, the tree is ambiguous, or the model is wrong: read, then decide. The score
-    is in orders of magnitude: how much less probable the document's labels are than labels usually are. With --folds,
-    an interrupted audit continues where it stopped.
+    The annotation is wrong, the tree is ambiguous, or the model is wrong: read and decide. The score tells by how many
+    orders of magnitude the gold labels are less probable than usual. Run the command again to continue an interrupted
+    audit with --folds.
 
     Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
 
     Example: **hgclr audit --folds 5 --config my-data.yaml --output my-audit**
 
-    Next: open audit.html, write your verdicts into audit.csv, correct the data and train again.
+    Next: open audit.html, write your verdicts into audit.csv, correct the data, and train again
     """
     from hgclr.cli.tables import print_audit
     from hgclr.evaluation.audit import audit as audit_split
@@ -172,9 +174,9 @@ def audit(
         check_output(output)
     if folds is None:
         if config is not None or settings:
-            raise InputError("--config and --set are for training models", remedy="add --folds 5, or leave them out")
+            raise InputError("--config and --set need --folds", remedy="add --folds 5, or omit them")
         if model is None or data is None:
-            raise InputError("no model or no data is given", remedy="give MODEL and DATA, or --folds and --config")
+            raise InputError("MODEL or DATA is missing", remedy="give MODEL and DATA, or --folds and --config")
         classifier = open_classifier(model, data)
         documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
         with progress_bar() as bar:
@@ -190,13 +192,13 @@ def audit(
     else:
         if model is not None or data is not None or reading != Reading() or skip_bad_rows:
             raise InputError(
-                "with --folds, model and data come from the configuration",
-                remedy="give --folds and --config alone; --set data.path=DIR names other data",
+                "with --folds, model and data come from --config",
+                remedy="omit MODEL, DATA and options for reading; set other data with --set data.path=DIR",
             )
         if split not in (None, "train"):
             raise InputError(f"--folds audits train, not {split}", remedy=f"give MODEL DATA --split {split} instead")
         if config is None:
-            raise InputError("--folds trains models", remedy="name the settings: --config CONFIG.yaml")
+            raise InputError("--folds trains models, but has no settings", remedy="add --config CONFIG.yaml")
         output = output or Path("runs") / f"{config.stem}-audit"
         check_output(output)
         require_extra("torch", extra="train", capability="Training a model for each fold")
@@ -221,13 +223,13 @@ def audit(
 def calibrate(
     model: Model,
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents not trained on.")
+        Path, typer.Argument(metavar="DATA", help="Data folder, or its URL, with documents that were not trained on.")
     ],
     reading: Reading,
-    split: Annotated[str, option("Split to tune on: dev; never test.")] = "dev",
-    metric: Annotated[Literal["both", "micro", "macro"], option("F1 to tune for; both: their mean.")] = "both",
+    split: Annotated[str, option("Split to tune on: dev, never test.")] = "dev",
+    metric: Annotated[Literal["both", "micro", "macro"], option("F1 to maximise; both: their mean.")] = "both",
     max_loss: Annotated[
-        float, option("Points of Micro- or Macro-F1 that may be lost for the other.", min=0, max=100, metavar="X")
+        float, option("Reject rules that cost more than X points of either F1.", min=0, max=100, metavar="X")
     ] = 1.0,
     method: Annotated[
         Literal["temperature", "isotonic", "none"],
@@ -235,27 +237,26 @@ def calibrate(
     ] = "temperature",
     thresholds: Annotated[
         Literal["auto", "global", "level", "label", "none"],
-        option("auto, or one threshold: global, for each level, label, or none.", metavar="SCOPE"),
+        option("auto, none, or a threshold: global, per level, or per label.", metavar="SCOPE"),
     ] = "auto",
     rule: Annotated[
-        Literal["auto", Rule], option("auto: the best of those that keep parents.", metavar="RULE")
+        Literal["auto", Rule], option("auto: the best rule that predicts labels with their parents.", metavar="RULE")
     ] = "auto",
     paths: Paths = None,
     risk: Annotated[
         float | None, option("Abstain so that at most this share of labels is wrong.", min=0, max=1, metavar="X")
     ] = None,
-    folds: Annotated[int | None, option("Also tune on train, in so many folds, each by a new model.", min=2)] = None,
+    folds: Annotated[int | None, option("Also tune on train, in this many folds with a model each.", min=2)] = None,
     config: Annotated[
         Path | None, option("With --folds: settings; default: config.yaml beside MODEL.", metavar="CONFIG.yaml")
     ] = None,
     output: Annotated[Path | None, folder("With --folds: folder for the models; default: beside MODEL.")] = None,
     skip_bad_rows: SkipBadRows = False,
 ) -> None:
-    """Calibrate probabilities, choose the decoding rule and tune thresholds on dev; predict and evaluate then use them.
+    """Tune decisions on dev: calibrate probabilities, choose the decoding rule, tune thresholds.
 
-    The result is written to **decisions.json** in the model's folder; deleting that file undoes it. All scores shown
-    are of documents that the choice was not fitted to. Where nothing is better without harm, decisions stay as they
-    were. An interrupted command with --folds continues where it stopped.
+    hgclr writes them to **decisions.json** in the model folder, which predict and evaluate use; delete it to undo this.
+    Printed scores are out of fold. Run the command again to continue an interrupted run with --folds.
 
     Example: **hgclr calibrate runs/first/model my-data**
 
@@ -267,19 +268,19 @@ def calibrate(
     from hgclr.model_files import DECISIONS
 
     if split == "test":
-        raise InputError("nothing is ever tuned on test: its scores would mean nothing", remedy="give --split dev")
+        raise InputError("tuning on test would make its scores optimistic", remedy="give --split dev")
     if split == "train":
-        logger.warning("scores on training data are optimistic: on other texts the model will do worse")
+        logger.warning("scores on training data are optimistic")
     if not Path(model).is_dir():
         raise InputError(
-            "not a local folder, and decisions.json is written into the model's folder",
+            "the model is not a local folder, to which decisions.json could be written",
             path=model,
-            remedy="calibrate a copy, and upload its decisions.json",
+            remedy="download the model, calibrate it, and upload its decisions.json",
         )
     if folds is None and (config is not None or output is not None):
-        raise InputError("--config and --output are for training models", remedy="add --folds 5, or leave them out")
+        raise InputError("--config and --output need --folds", remedy="add --folds 5, or omit them")
     if folds is not None and split == "train":
-        raise InputError("--folds tunes on train with models trained for it", remedy="leave out --split train")
+        raise InputError("--folds already tunes on train", remedy="omit --split train")
     check_output(Path(model))
     if output is not None:
         check_output(output)
@@ -295,7 +296,7 @@ def calibrate(
 
         config = config or Path(model).parent / "config.yaml"
         if not config.is_file():
-            raise InputError("no settings to train the models of the folds", path=config, remedy="give --config FILE")
+            raise InputError("no such file with settings for --folds", path=config, remedy="give --config FILE")
         run = RunConfig.read(config, output=output or Path(model).parent / "calibration")
         read = {"path": data, "skip_bad_rows": skip_bad_rows, **asdict(reading)}
         run = run.model_copy(update={"data": run.data.model_copy(update=read)})

@@ -21,12 +21,13 @@ from hgclr.cli.console import Console, print_table, results, share_done, standar
 from hgclr.cli.options import JsonFile
 
 encoders = typer.Typer(
-    no_args_is_help=True, help="Get pretrained encoders from the package index, without a model hub."
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Get pretrained encoders from the package index, without a model hub.\n\nExample: **hgclr encoders list**",
 )
-HUB_SECONDS = 5
-INDEX_SECONDS = 10
-
-# In another process, because a damaged torch may end the process that imports it.
+HUB_SECONDS, INDEX_SECONDS = 5, 10
+INSTALL = "run pip install -c constraints.txt '.{}' in the checkout of hgclr"
+# In another process, because a damaged torch may kill the process that imports it.
 _DEVICES = """
 import json, torch
 names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -38,7 +39,7 @@ print(json.dumps({"names": names, "threads": torch.get_num_threads()}))
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One line of the report; hgclr works in spite of a ``warning``, but not of a ``problem``."""
+    """One line of the report; hgclr works with a ``warning``, but not with a ``problem``."""
 
     subject: str
     state: Literal["ok", "warning", "problem"]
@@ -52,6 +53,8 @@ def doctor(json_file: JsonFile = None) -> None:
     The exit code is 1 if something that hgclr needs is missing or broken.
 
     Example: **hgclr doctor**
+
+    Next: follow the remedies, or start with **hgclr quickstart**
     """
     from hgclr.provenance import machine
 
@@ -70,10 +73,10 @@ def doctor(json_file: JsonFile = None) -> None:
 
 
 def examine(known: dict[str, Any]) -> list[HealthCheck]:
-    """Return all checks; ``known`` is what :func:`hgclr.provenance.machine` says."""
+    """Return all checks; ``known`` is the result of :func:`hgclr.provenance.machine`."""
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(max_workers=3) as pool:  # most of it is waiting for the network
+    with ThreadPoolExecutor(max_workers=3) as pool:  # they mostly wait for the network
         hub, index, devices = pool.submit(_hub), pool.submit(_index), pool.submit(_devices)
         reached = index.result().state == "ok"
         cores = f"{known['cores']} cores, " if known["cores"] else ""
@@ -100,7 +103,7 @@ def _packages() -> Iterator[HealthCheck]:
     try:
         required = importlib.metadata.requires("hgclr") or []
     except importlib.metadata.PackageNotFoundError:
-        yield HealthCheck("packages", "problem", "hgclr runs from a folder and is not installed", "pip install hgclr")
+        yield HealthCheck("packages", "problem", "hgclr is not installed", INSTALL.format(""))
         return
     parts: dict[str, list[Requirement]] = {}
     for text in required:
@@ -109,7 +112,7 @@ def _packages() -> Iterator[HealthCheck]:
             parts.setdefault(extra[1] if extra else "", []).append(requirement)
     parts.pop("dev", None)
     for name, requirements in parts.items():
-        subject, target = (f"extra {name}", f"'hgclr[{name}]'") if name else ("base", "hgclr")
+        subject, remedy = f"extra {name}" if name else "base", INSTALL.format(f"[{name}]" if name else "")
         present, missing, old = [], [], []
         for each in requirements:
             try:
@@ -121,24 +124,24 @@ def _packages() -> Iterator[HealthCheck]:
             if not each.specifier.contains(version, prereleases=True):
                 old.append(f"{each.name} {version} is not {each.specifier}")
         if old:
-            yield HealthCheck(subject, "problem", ", ".join(old), f"pip install --upgrade {target}")
+            yield HealthCheck(subject, "problem", ", ".join(old), remedy)
         elif missing:
             state: Literal["warning", "problem"] = "warning" if name else "problem"
-            yield HealthCheck(subject, state, f"not installed: {', '.join(missing)}", f"pip install {target}")
+            yield HealthCheck(subject, state, f"not installed: {', '.join(missing)}", remedy)
         else:
             yield HealthCheck(subject, "ok", ", ".join(present))
 
 
 def _devices() -> HealthCheck:
     if importlib.util.find_spec("torch") is None:
-        return HealthCheck("devices", "warning", "unknown without torch", "pip install 'hgclr[train]'")
+        return HealthCheck("devices", "warning", "unknown without torch", INSTALL.format("[train]"))
     works, output = _output([sys.executable, "-P", "-c", _DEVICES], seconds=120)
     last = output.splitlines()[-1] if output else "no output"
     if not works or not last.startswith("{"):
         return HealthCheck("devices", "problem", f"torch does not work: {last}", "reinstall torch")
     found = json.loads(last)
     names = ", ".join(found["names"]) or "no GPU"
-    return HealthCheck("devices", "ok", f"{names}; torch uses {found['threads']} threads of the CPU")
+    return HealthCheck("devices", "ok", f"{names}; torch uses {found['threads']} CPU threads")
 
 
 def _hub() -> HealthCheck:
@@ -146,26 +149,26 @@ def _hub() -> HealthCheck:
     import http.client
     import urllib.request
 
-    remedy = "give encoders as local folders, use a packaged one (hgclr encoders list), or set HF_ENDPOINT"
+    remedy = "use local folders or packaged encoders (hgclr encoders list), or set HF_ENDPOINT"
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        return HealthCheck("model hub", "warning", "switched off by HF_HUB_OFFLINE", f"unset it, or {remedy}")
+        return HealthCheck("model hub", "warning", "turned off by HF_HUB_OFFLINE", f"unset it, or {remedy}")
     try:
         request = urllib.request.Request(constants.ENDPOINT, method="HEAD", headers={"User-Agent": "hgclr"})
         with urllib.request.urlopen(request, timeout=HUB_SECONDS):
             return HealthCheck("model hub", "ok", f"{constants.ENDPOINT} answers")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)  # without urllib's wrapping
+        reason = getattr(error, "reason", error)  # urllib wraps the cause
         return HealthCheck("model hub", "warning", f"{constants.ENDPOINT} does not answer ({reason})", remedy)
 
 
 def _index() -> HealthCheck:
-    """Look the default encoder up in the package index, through pip and so with the user's settings."""
+    """Look up the default encoder in the package index with pip, and so with the user's settings."""
     from hgclr.encoders import DEFAULT_ENCODER, ENCODERS
 
     package = ENCODERS[DEFAULT_ENCODER].requirements[0].partition("==")[0]
-    # One retry, because only then does pip say that the connection failed.
+    # Without a retry, pip does not say that the connection failed.
     options = ["--no-input", "--disable-pip-version-check", "--retries=1", f"--timeout={INDEX_SECONDS / 2:g}"]
     command = [sys.executable, "-P", "-m", "pip", "index", "versions", package, *options]
     works, output = _output(command, seconds=INDEX_SECONDS)
@@ -181,8 +184,8 @@ def _encoders(index_answers: bool) -> HealthCheck:
     cached = [name for name in ENCODERS if cached_encoder(name)]
     if cached:
         return HealthCheck("packaged encoders", "ok", f"{', '.join(cached)} in the cache")
-    remedy = f"hgclr encoders get {DEFAULT_ENCODER}" + ("" if index_answers else ", once an index answers")
-    detail = "none in the cache" + ("; fetched when first used" if index_answers else ", and no index to get one")
+    remedy = f"run hgclr encoders get {DEFAULT_ENCODER}" + ("" if index_answers else " when the index answers")
+    detail = "none in the cache" + ("; downloaded on first use" if index_answers else ", and the index does not answer")
     return HealthCheck("packaged encoders", "warning", detail, remedy)
 
 
@@ -230,18 +233,20 @@ def list_encoders() -> None:
 
 
 @encoders.command("get")
-def get(name: Annotated[str, typer.Argument(help="A name that hgclr encoders list shows.")]) -> None:
-    """Fetch an encoder into the cache, check it, and print its folder.
+def get(name: Annotated[str, typer.Argument(metavar="NAME", help="A name from hgclr encoders list.")]) -> None:
+    """Download an encoder to the cache, check it, and print its folder.
 
-    Training fetches its encoder when needed; use this to prepare a machine that will be offline.
+    Training downloads its encoder when needed; use this command to prepare a machine that will be offline.
 
     Example: **hgclr encoders get all-MiniLM-L6-v2**
+
+    Next: **hgclr train my-data --set model.encoder=all-MiniLM-L6-v2**
     """
     typer.echo(fetch_with_bar(name))
 
 
 def fetch_with_bar(name: str) -> Path:
-    """Fetch an encoder, with a progress bar on standard error where that is a terminal; return its folder."""
+    """Download an encoder with a progress bar; return its folder."""
     from hgclr.encoders import fetch_encoder
 
     with share_done(f"{name}: megabytes", 10**6) as progress:

@@ -20,20 +20,17 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", int, float)
 Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
-"""The library's decoding rules, repeated so that help pages need no numpy.
-"""
+"""The library's decoding rules, repeated here because help pages must not import numpy."""
 RULES = "threshold, closure, drop-orphans, best-path or top-k-paths; default: the model's."
 
 
 def option(text: str, *names: str, **more: Any) -> Any:
-    """Return an option with its help; it is called like its parameter, or by ``names``."""
+    """Return an option with its help; its name is that of the parameter, or ``names``."""
     return typer.Option(*names, help=text, **more)
 
 
 file, folder = partial(option, metavar="FILE"), partial(option, metavar="DIR")
 """Options whose values are files and folders."""
-
-
 ray_address_option = partial(
     option, "Address of a running Ray cluster; default: Ray is started on this machine.", metavar="ADDRESS"
 )
@@ -44,34 +41,34 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data folder with tra
 JsonFile = Annotated[Path | None, file("Write the result as JSON to this file; '-': to standard output.", "--json")]
 NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
 DataOutput = Annotated[Path, folder("Data folder to write; an earlier one is replaced.")]
-Raw = Annotated[bool, option("Keep cells of CSV and TSV that a spreadsheet would run as formulas.", "--raw")]
+Raw = Annotated[bool, option("Do not escape cells of CSV and TSV that a spreadsheet would run as formulas.", "--raw")]
 Settings = Annotated[
     list[str] | None,
     option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),
 ]
 Seed = Annotated[int, option("Random seed.", min=0)]
-AddAncestors = Annotated[bool | None, option("Add the labels above those that a row names.", "--add-ancestors")]
-TaxonomyFile = Annotated[Path | None, file("The label tree, if it is not beside the documents.", "--taxonomy")]
-SkipBadRows = Annotated[bool, option("Leave bad rows out, with a warning.", "--skip-bad-rows")]
+AddAncestors = Annotated[bool | None, option("Add the ancestors of the labels in a row.", "--add-ancestors")]
+TaxonomyFile = Annotated[Path | None, file("The label tree; default: the one in the data folder.", "--taxonomy")]
+SkipBadRows = Annotated[bool, option("Skip bad rows, with a warning.", "--skip-bad-rows")]
 Paths = Annotated[int | None, option("Number of paths for top-k-paths; default: the model's.", min=1, metavar="N")]
 Engine = Literal["local", "ray"]
 
 
 def number_list(option: str, text: str, kind: type[Number]) -> list[Number]:
-    """Read the numbers between commas that an option was given."""
+    """Return the comma-separated numbers in the value of an option."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
         what, example = ("whole numbers", "1,2") if kind is int else ("numbers", ".05,.1")
         remedy = f"write for example {option} {example}"
-        raise InputError(f"{option} {text!r} is no list of {what}", remedy=remedy) from None
+        raise InputError(f"{option} {text!r} is not a list of {what}", remedy=remedy) from None
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a data folder: the values of the options that `reading_options` adds.
+    """Values of the options for reading a data folder, which `reading_options` adds.
 
-    Values left out are as the folder remembers them, see `hgclr.data.folder.RowForm`.
+    The defaults are those that the folder has stored, see `hgclr.data.folder.RowForm`.
     """
 
     text_column: Annotated[str | None, option("Column with the text; default: 'text'.")] = None
@@ -81,7 +78,7 @@ class Reading:
     add_ancestors: AddAncestors = None
 
     def open(self, path: Path, *, taxonomy: Taxonomy | Path | None = None, skip_bad_rows: bool = False) -> DataFolder:
-        """Open a data folder to be read so; the arguments are those of `DataFolder`."""
+        """Open a data folder with these options; the arguments are those of `DataFolder`."""
         from hgclr.data import DataFolder
 
         return DataFolder(path, taxonomy=taxonomy, skip_bad_rows=skip_bad_rows, **asdict(self))
@@ -89,7 +86,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Deciding:
-    """How a model decides, where not as it was saved: the values of the options that `deciding_options` adds."""
+    """Values of the options that change a model's decisions, which `deciding_options` adds."""
 
     threshold: Annotated[float | None, option("Predict labels more probable than this.", min=0, max=1, metavar="X")] = (
         None
@@ -110,7 +107,7 @@ def options_from(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds the fields of a dataclass, which are annotated as options, to a command.
 
-    The command gets an instance as ``parameter``. With ``first``, these options are listed before those of the command.
+    The command gets an instance as ``parameter``. With ``first``, these options come before the command's own.
     """
     fields = inspect.signature(kind, eval_str=True).parameters
 
@@ -122,7 +119,7 @@ def options_from(
         def with_options(**values: Any) -> None:
             command(**{parameter: kind(**{name: values.pop(name) for name in fields})}, **values)
 
-        # This is what typer makes the command line from.
+        # Typer builds the command line from this signature.
         listed = (*fields.values(), *own) if first else (*own, *fields.values())
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in listed]
         with_options.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Results on a terminal: predictions, scores, comparisons, audits, decisions, explanations."""
+"""Printing predictions, scores, comparisons, audits, decisions and explanations on a terminal."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.presentation import excerpt
 
 SHOWN_FINDINGS = 20
-"""Contradicted documents that are listed."""
-# Colours of one lightness: black on them is readable on light and dark terminals, and none stands out by its lightness.
+"""Limit on the listed documents of an audit."""
+# Colours of equal lightness, on which black is readable on light and dark terminals.
 FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
 AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
 
@@ -32,8 +32,7 @@ AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
 def prediction_tree(text: str, prediction: Prediction) -> Tree:
     """Return the labels of a text as a tree with a bar for each probability.
 
-    A label whose parent was not predicted still hangs below it; the parent is then grey and has no bar. Labels that
-    the model abstains from are grey, with a question mark.
+    Abstained labels are grey with a question mark; parents that are not predicted are grey without a bar.
     """
 
     def bar(label: PredictedLabel) -> str:
@@ -49,13 +48,13 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     tree = Tree(Text(excerpt(text, 100), "bold"), guide_style="dim")
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not prediction.labels:
-        why = "no label is sure enough" if known else "no label above the threshold"
+        why = "the model abstains from all labels" if known else "no label is above its threshold"
         tree.add(Text(prediction.note or why, "yellow"))
     for whole in known:
         for depth in range(1, len(whole) + 1):
             path = whole[:depth]
             if path not in branches:
-                shown = known.get(path, Text(f"{path[-1]} (not predicted itself)", "dim"))
+                shown = known.get(path, Text(f"{path[-1]} (not predicted)", "dim"))
                 branches[path] = branches[path[:-1]].add(shown)
     return tree
 
@@ -75,21 +74,21 @@ def print_scores(
         per_level += [""] * (levels - len(per_level))
         rows.append([name, *f1(scores, 2), *per_level, f"{scores['inconsistency_rate']:.1%}"])
     headings = ("", "Micro-F1", "Macro-F1", *(f"level {depth + 1}" for depth in range(levels)), "orphans")
-    captions = ["levels: micro / macro; orphans: predicted labels whose parent was not predicted"]
+    captions = ["levels: micro / macro; orphans: share of predicted labels without their parent"]
     if decided is not None:
         captions.insert(0, decided.summary())
     name, scores = list(sets.items())[-1]
     present, labels = scores["macro_present"], scores["labels"]
     if labels - present["labels"] > 0.05 * labels:
         captions.append(
-            f"{name}: {labels - present['labels']:,} of {labels:,} labels are on no document and never predicted, and"
-            f" count as 0; without them Macro-F1 is {100 * present['f1']:.2f}"
+            f"{name}: {labels - present['labels']:,} of {labels:,} labels are neither gold nor predicted and count as 0"
+            f" in Macro-F1; without them it is {100 * present['f1']:.2f}"
         )
     print_table(console, headings, rows, title=title, caption="\n".join(captions))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print the scores of reports beside the first one's; differences that chance hardly explains are in colour."""
+    """Print the scores of each report beside those of the first; significant differences are coloured."""
     first = comparison.contents[0]
     console.say(f"{first['data']}, {first['split']}: {first['documents']:,} documents", "bold")
     colours = {"better": "bold green", "worse": "bold red", None: ""}
@@ -101,12 +100,11 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
             for line, other in zip(lines, others, strict=True)
         ]
         print_table(console, ("", comparison.names[0], name, "difference", "p"), rows)
-    caption = f"p: of the paired bootstrap test; in colour: p < {PLAUSIBLE}; without p: not resampled"
-    console.say(caption)
+    console.say(f"p: paired bootstrap test; coloured: p < {PLAUSIBLE}; scores without p are not resampled")
 
 
 def print_audit(found: Audit, console: Console) -> None:
-    """Print how many documents are contradicted, and the first of them."""
+    """Print the number of contradicted documents, and the first of them."""
     share = 100 * found.contradicted / found.documents
     by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
     summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
@@ -121,7 +119,7 @@ def print_audit(found: Audit, console: Console) -> None:
         changes = []
         for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
             differing = sorted((one.path for one in labels if one.path in strengths), key=lambda path: -strengths[path])
-            # The lower end of a path tells most.
+            # The last names of a path tell most.
             changes += [Text(f"{sign} {' > '.join(path[-3:])}", style) for path in differing[:3]]
         rows.append(
             [excerpt(finding.text, console.width), Text("\n").join(changes), str(finding.row), f"{finding.score:.2f}"]
@@ -132,9 +130,9 @@ def print_audit(found: Audit, console: Console) -> None:
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:
-    """Print the decisions that were found, and how good they are beside those before them."""
-    title = f"decisions on {found.decisions.provenance['documents']:,} documents, held out"
-    after = "after" if found.best is not None else "after (the same)"
+    """Print the tuned decisions, and scores before and after tuning."""
+    title = f"decisions, scored out of fold on {found.decisions.provenance['documents']:,} documents"
+    after = "after" if found.best is not None else "after (unchanged)"
     rows = [
         [name, *(f"{100 * value:.2f}" for value in astuple(quality))]
         for name, quality in (("before", found.before), (after, found.after))
@@ -144,19 +142,19 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
     error = f"calibration error {before.ece():.2%} → {now.ece():.2%}"
     lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {now.brier():.4f}"]
     if found.decisions.abstain_below is not None:
-        lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are left out (abstained)")
+        lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are abstained")
     if (other := found.most_exact) is not None:
         exact, micro, macro = (100 * value for value in (other.held_out.exact, *astuple(other.held_out)[:2]))
         lines.append(
-            f"{other.rule} gives {exact:.2f} % of the documents exactly their labels, at {micro:.2f} Micro- and"
-            f" {macro:.2f} Macro-F1: hgclr calibrate --rule {other.rule} takes it"
+            f"{other.rule} predicts {exact:.2f} % of the documents exactly, with {micro:.2f} Micro-F1 and {macro:.2f}"
+            f" Macro-F1; to use it, run hgclr calibrate --rule {other.rule}"
         )
     for line in lines:
         console.say(line)
 
 
 def print_candidates(found: Calibrated, console: Console) -> None:
-    """Print all that was compared, the chosen one marked."""
+    """Print all decisions that were compared, and mark the chosen ones."""
     rows = []
     for candidate in found.candidates:
         quality, chosen = candidate.held_out, candidate is found.best
@@ -169,11 +167,11 @@ def print_candidates(found: Calibrated, console: Console) -> None:
 
 
 def print_explanations(explanations: Iterable[Explanation], console: Console) -> None:
-    """Print the labels of each text with its words, coloured where the terminal has colours, and their numbers."""
+    """Print the labels of each text, with the relevance of its words in colours and numbers."""
     coloured = console.color_system is not None and not console.no_color
     say = console.say
     for explanation in explanations:
-        if not coloured:  # else the text is shown below with its marks
+        if not coloured:  # otherwise the coloured text follows
             say(explanation.text, "bold")
         say(METHODS[explanation.method], "dim")
         if explanation.unread:
@@ -201,7 +199,8 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
                 f" {label.only_random:.0%}   without them {label.without_kept:.0%}"
             )
         if explanation.unexplained:
-            say(f"\nleft out: {counted(explanation.unexplained, 'label')}, less probable; --label names one", "yellow")
+            more = counted(explanation.unexplained, "less probable label")
+            say(f"\nnot shown: {more}; give one with --label", "yellow")
         stability = explanation.stability
         change = "the labels stay the same" if stability.same else "the labels change"
         kept = " ".join(explanation.word(word) for word in stability.kept)
@@ -213,7 +212,7 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
 
 
 def print_positive_samples(samples: Iterable[PositiveSample], rule: str, console: Console) -> None:
-    """Print each text with the tokens that one draw keeps marked, and the words that most and fewest draws keep."""
+    """Print each text with the kept tokens of one draw marked, and the words that most and fewest draws keep."""
     marked = console.color_system is not None
     console.say(f"positive samples keep {rule}\n", "dim")
     for sample in samples:
@@ -233,12 +232,8 @@ def print_positive_samples(samples: Iterable[PositiveSample], rule: str, console
             order = sorted(zip(sample.shares, words, strict=True), key=lambda pair: -pair[0])
             listed = [f"{word} {share:.0%}" for share, word in order if any(map(str.isalnum, word))]
             rows += [("most often", "   ".join(listed[:5])), ("least often", "   ".join(listed[:-6:-1]))]
-            rows.append(
-                (
-                    "agreement",
-                    f"{sample.agreement:z.2f} of {len(sample.kept)} draws: 0 is chance, 1 always the same tokens",
-                )
-            )
+            scale = "0 is chance, 1 always the same tokens"
+            rows.append(("agreement", f"{sample.agreement:z.2f} of {len(sample.kept)} draws: {scale}"))
         grid = Table.grid(padding=(0, 2))
         for name, value in rows:
             grid.add_row(name, Text(value))

@@ -23,27 +23,29 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="""Check, show, convert and compare label trees.
 
-    A label tree is a UTF-8 file in one of four formats, which hgclr recognises by their content. **literature**: lines
+    A label tree is a UTF-8 file in one of four formats, which hgclr detects. **literature**: lines
     'parent TAB child TAB child', the first for 'Root'. **table**: CSV or TSV with columns 'child' and 'parent', and
-    perhaps 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
+    optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
     'Science > Physics > Optics' per line.
+
+    Example: **hgclr taxonomy check labels.tsv**
     """,
 )
-# The library's formats, repeated so that the help page needs no numpy.
+# The library's formats, repeated here because the help page must not import numpy.
 FileFormat = Literal["auto", "literature", "table", "json", "paths"]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The file that holds the label tree.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="File with the label tree.")]
 Format = Annotated[FileFormat, option("auto, literature, table, json or paths.", "--format", metavar="FORMAT")]
 Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
-"""Most levels that are counted and indented, labels drawn, cells without a label listed, changes of a kind listed."""
+"""Limits on the levels counted and indented, labels drawn, cells without a label listed, changes of a kind listed."""
 
 
 @app.command()
 def check(file: File, format: Format = "auto", separator: Separator = " > ") -> None:  # noqa: A002
     """Check that FILE is a valid label tree, and summarise it.
 
-    Errors name the line and a remedy (exit code 2): a cycle, two parents, an unknown parent, an empty or a repeated
-    label.
+    Faults are a cycle, two parents, an unknown parent, an empty or a repeated label: the error names the line and the
+    remedy, and the exit code is 2.
 
     Example: **hgclr taxonomy check labels.tsv**
 
@@ -80,9 +82,11 @@ def show(
 ) -> None:
     """Draw the label tree, with ids beside names where they differ.
 
-    Of a large tree, only the upper levels are drawn; '+12' counts the labels hidden below one.
+    For a large tree, only the upper levels are drawn; '+12' is the number of hidden labels below a label.
 
     Example: **hgclr taxonomy show labels.tsv --under Physics --depth 2**
+
+    Next: **hgclr taxonomy convert labels.tsv labels.json**
     """
     from hgclr.taxonomy import Taxonomy
 
@@ -107,24 +111,24 @@ def show(
             row.append(f"  +{hidden:,}", style="dim")
         console.print(row, soft_wrap=True)
     if len(rows) < len(branch):
-        remedy = f"--depth {taxonomy.depth} shows all, --under LABEL one branch"
-        console.say(f"{len(branch) - len(rows):,} of {len(branch):,} labels are not shown: {remedy}", "italic")
+        remedy = f"show all with --depth {taxonomy.depth}, or one branch with --under LABEL"
+        console.say(f"{len(branch) - len(rows):,} of {len(branch):,} labels are hidden: {remedy}", "italic")
 
 
 @app.command()
 def convert(
     file: File,
     output: Annotated[
-        Path, typer.Argument(metavar="OUTPUT", help="File to write: .json, .csv, else the literature's format.")
+        Path, typer.Argument(metavar="OUTPUT", help="File to write: .json, .csv, or else the literature's format.")
     ],
     descriptions: Annotated[
-        Path | None, option("CSV or TSV that describes labels, by id, name or path.", metavar="TABLE")
+        Path | None, option("CSV or TSV with descriptions of labels, by id, name or path.", metavar="TABLE")
     ] = None,
     label_column: Annotated[
-        str | None, option("Its column of labels; default: the one that names most.", metavar="COLUMN")
+        str | None, option("Column of TABLE with labels; default: the one with most matches.", metavar="COLUMN")
     ] = None,
     description_column: Annotated[
-        str | None, option("Its column of descriptions; default: 'description'.", metavar="COLUMN")
+        str | None, option("Column of TABLE with descriptions; default: 'description'.", metavar="COLUMN")
     ] = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
@@ -135,6 +139,8 @@ def convert(
     ids and structure.
 
     Example: **hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv**
+
+    Next: **hgclr data import tickets.csv --taxonomy labels.json --output my-data**
     """
     from hgclr.taxonomy import Taxonomy
 
@@ -143,12 +149,12 @@ def convert(
         columns = {"label_column": label_column, "description_column": description_column}
         taxonomy, table = taxonomy.with_descriptions(descriptions, **columns, separator=separator)
         console.say(
-            f"{descriptions}: {table.matched:,} of {table.rows:,} rows name a label, {len(table.texts):,} described"
+            f"{descriptions}: {table.matched:,} of {table.rows:,} rows match a label, {len(table.texts):,} described"
         )
         for cell, line in [*table.unknown, *table.ambiguous][:CELLS]:
-            console.say(f"{descriptions}:{line}: left out: {cell!r} names no label, or several")
+            console.say(f"{descriptions}:{line}: skipped: {cell!r} matches no label, or several")
     elif label_column is not None or description_column is not None:
-        raise InputError("a column is given, but no table", remedy="give --descriptions TABLE, too")
+        raise InputError("--label-column and --description-column need a table", remedy="add --descriptions TABLE")
     taxonomy.write(output)
     described = sum(map(bool, taxonomy.descriptions))
     console.say(f"{output}: {len(taxonomy):,} labels written, {described:,} with a description")
@@ -158,15 +164,15 @@ def convert(
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="Label tree before: file, data folder, or model folder.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="Label tree now: file, data folder, or model folder.")],
-    changes: Annotated[Path | None, file("Which labels became which: lines 'old TAB new', or JSON.")] = None,
+    changes: Annotated[Path | None, file("Map from old to new labels: lines 'old TAB new', or JSON.")] = None,
     json_file: JsonFile = None,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
     """List the labels that were added, removed, renamed, moved, merged or split between two trees.
 
-    A label is the same if its id is the same, or else its path of names. Everything else is in --changes: several old
-    labels with one new label were merged, one old label with several new ones was split.
+    Labels are matched by id, or else by their path of names. All other matches come from --changes: several old labels
+    with one new label were merged, one old label with several new ones was split.
 
     Example: **hgclr taxonomy diff runs/first/model labels.tsv --json changes.json**
 
@@ -185,25 +191,13 @@ def diff(
     def arrow(old_labels: Iterable[int], new_labels: Iterable[int], below: int = 0) -> Text:
         return Text(" → ").join((paths(before, old_labels), paths(after, new_labels, below)))
 
+    added = [paths(after, [top], below) for top, below in branches(after, found.added)]
+    removed = [paths(before, [top], below) for top, below in branches(before, found.removed)]
+    renamed = [arrow([one.old], [one.new], below) for one, below in found.renamed_heads]
     kinds = (
-        (
-            "added",
-            "green",
-            len(found.added),
-            [paths(after, [top], below) for top, below in branches(after, found.added)],
-        ),
-        (
-            "removed",
-            "red",
-            len(found.removed),
-            [paths(before, [top], below) for top, below in branches(before, found.removed)],
-        ),
-        (
-            "renamed",
-            "yellow",
-            len(found.renamed),
-            [arrow([one.old], [one.new], below) for one, below in found.renamed_heads],
-        ),
+        ("added", "green", len(found.added), added),
+        ("removed", "red", len(found.removed), removed),
+        ("renamed", "yellow", len(found.renamed), renamed),
         ("moved", "blue", len(found.moved), [arrow([one.old], [one.new]) for one in found.moved]),
         ("merged", "magenta", len(found.merged), [arrow(labels, [one]) for labels, one in found.merged]),
         ("split", "magenta", len(found.split), [arrow([one], labels) for one, labels in found.split]),
@@ -218,7 +212,7 @@ def diff(
         for row in rows[:CHANGES]:
             console.print(Text("  ", style=colour).append_text(row), soft_wrap=True)
         if len(rows) > CHANGES:
-            console.say(f"  and {len(rows) - CHANGES:,} more: --json FILE writes every label", "italic")
+            console.say(f"  and {len(rows) - CHANGES:,} more; write all labels with --json FILE", "italic")
 
 
 def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
@@ -235,7 +229,7 @@ def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
 
 
 def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool = False) -> Text:
-    """Return a label's name or path of names, and its id where that differs from both, on one line."""
+    """Return a label's name or path of names, and its id if that differs from both, on one line."""
     name, path, identifier = taxonomy.names[index], taxonomy.path_name(index, separator), taxonomy.ids[index]
     text = Text(" ".join((path if whole_path else name).split("\n")))
     if identifier not in (name, path):

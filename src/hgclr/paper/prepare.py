@@ -1,4 +1,4 @@
-"""``hgclr data prepare`` and ``hgclr import-published``: corpora and the authors' checkpoints in our form."""
+"""``hgclr data prepare`` and ``hgclr import-published``: convert corpora and the authors' checkpoints."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ def wos(
     labels: Annotated[
         Literal["literature", "original"],
         option(
-            "literature: merge areas that share a code, as for the published numbers (141 labels); original: keep"
-            " every area's own name."
+            "literature: merge areas that share a code, as for the published scores (141 labels); original: keep the"
+            " names of all areas."
         ),
     ] = "literature",
 ) -> None:
-    """Web of Science (WOS-46985): abstracts of papers in, one of 7 domains and its area out.
+    """Web of Science (WOS-46985): abstracts of papers with one of 7 domains and its area.
 
-    Get WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split is the literature's:
-    30,070 / 7,518 / 9,397.
+    Download WebOfScience.zip from Mendeley Data (doi:10.17632/9rw3vkcfy4.6) and unpack it. The split is the
+    literature's: 30,070 / 7,518 / 9,397.
 
     Example: **hgclr data prepare wos --source WebOfScience --output data/wos**
+
+    Next: **hgclr train data/wos**
     """
     from hgclr.paper.corpora.wos import build_wos
 
@@ -75,16 +77,18 @@ def nyt(
     text: Annotated[
         Literal["full", "literature"],
         option(
-            "full: all paragraphs, joined by spaces; literature: as published results were computed, without the"
-            " first paragraph and without spaces between the others."
+            "full: all paragraphs, joined by spaces; literature: as for the published scores, without the first"
+            " paragraph and without spaces between the others."
         ),
     ] = "full",
 ) -> None:
-    """The New York Times Annotated Corpus: articles in, sections out.
+    """The New York Times Annotated Corpus: articles with their sections.
 
-    The archives are read as they are; nothing is unpacked.
+    You need not unpack the archives.
 
     Example: **hgclr data prepare nyt --source nyt_corpus --ids lists --output data/nyt**
+
+    Next: **hgclr train data/nyt**
     """
     from hgclr.paper.corpora.nyt import build_nyt
 
@@ -95,36 +99,38 @@ def nyt(
 def rcv1(
     source: Annotated[
         Path,
-        folder("Folder with the Reuters disks anywhere below it: zip files of news items, or folders of XML files."),
+        folder("Folder with the Reuters disks, at any depth: zip files of news items, or folders of XML files."),
     ],
     output: DataOutput,
     train_ids: Annotated[
         Path | None,
-        file("The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] below the source."),
+        file("The training documents, as lines '.I id'; default: lyrl2004_tokens_train.dat[.gz] in --source."),
     ] = None,
-    topics: Annotated[Path | None, file("The topic tree; default: rcv1.topics.hier.orig below the source.")] = None,
+    topics: Annotated[Path | None, file("The topic tree; default: rcv1.topics.hier.orig in --source.")] = None,
     label_names: Annotated[
         Literal["codes", "descriptions"],
         option(
-            "What labels are called: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT),"
-            " from which a model that embeds the names learns more. Their ids are the codes in both cases."
+            "Names of labels: codes, as in the paper (GCRIM), or descriptions (CRIME, LAW ENFORCEMENT), from which"
+            " models that embed names learn more. Ids are the codes in both cases."
         ),
     ] = "codes",
     text: Annotated[
         Literal["full", "literature"],
-        option("full: a space between paragraphs; literature: nothing between them, as in the published preparations."),
+        option("full: a space between paragraphs; literature: no space between them, as for the published scores."),
     ] = "full",
     ids: Annotated[
         Path | None,
         file(
-            "Take the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all that have a topic"
-            " and a region."
+            "Use the documents of this list (rcv1v2-ids.dat[.gz], one id per line) instead of all with a topic and a"
+            " region."
         ),
     ] = None,
 ) -> None:
-    """RCV1-V2: Reuters news in, 103 topics in a tree of four levels out.
+    """RCV1-V2: Reuters news with 103 topics in a tree of four levels.
 
     Example: **hgclr data prepare rcv1 --source reuters --output data/rcv1**
+
+    Next: **hgclr train data/rcv1**
     """
     from hgclr.paper.corpora.rcv1 import build_rcv1
 
@@ -138,35 +144,34 @@ def _day(text: str) -> Any:
 
 @app.command(rich_help_panel=OPEN)
 def arxiv(
-    source: Annotated[
-        Path, file("arxiv-metadata-oai-snapshot.json: plain, as .gz, or as the .zip that Kaggle distributes.")
-    ],
+    source: Annotated[Path, file("arXiv's metadata snapshot: .json, .json.gz, or the .zip from Kaggle.")],
     output: DataOutput,
-    since: Annotated[datetime | None, _day("First day to take papers of.")] = None,
-    until: Annotated[datetime | None, _day("Last day to take papers of.")] = None,
+    since: Annotated[datetime | None, _day("First day of the papers.")] = None,
+    until: Annotated[datetime | None, _day("Last day of the papers.")] = None,
     per_category: Annotated[
         int | None,
-        option("Take at most this many papers of each primary category, picked by hash. Reads the file twice.", min=1),
+        option("Limit on the papers of each primary category, chosen by hash; the file is read twice.", min=1),
     ] = None,
     primary_only: Annotated[
-        bool, option("Keep one path per paper: that of its primary category.", "--primary-only")
+        bool, option("Keep one path per paper, that of its primary category.", "--primary-only")
     ] = False,
     dev_share: Annotated[
-        float | None, option("Share of papers drawn for dev, by hash of the id; default: 0.1.")
+        float | None, option("Share of papers for dev, chosen by hash of the id; default: 0.1.")
     ] = None,
-    test_share: Annotated[float | None, option("Share of papers drawn for test; default: 0.1.")] = None,
+    test_share: Annotated[float | None, option("Share of papers for test; default: 0.1.")] = None,
     dev_from: Annotated[
-        datetime | None,
-        _day("Split by date, not by hash: papers before this day are for training, later ones for dev."),
+        datetime | None, _day("Split by date instead of by hash: first day of dev; earlier papers are in train.")
     ] = None,
     test_from: Annotated[datetime | None, _day("With --dev-from: first day of test.")] = None,
-    seed: Annotated[int, option("Seed for what is drawn and picked by hash.")] = 0,
+    seed: Annotated[int, option("Seed of the hashes.")] = 0,
 ) -> None:
-    """ArXiv's metadata: title and abstract in; group, archive and category out.
+    """ArXiv's metadata: titles and abstracts with group, archive and category.
 
     Dates are those of a paper's first version.
 
     Example: **hgclr data prepare arxiv --source archive.zip --since 2020-01-01 --per-category 500 --output data/arxiv**
+
+    Next: **hgclr train data/arxiv**
     """
     from hgclr.paper.corpora.arxiv import build_arxiv
 
@@ -187,10 +192,10 @@ def arxiv(
 
 @dataclass(frozen=True)
 class FormatFiles:
-    """The files of a corpus in one of the literature's formats: options that its commands share."""
+    """Options for the files of a corpus in one of the literature's formats."""
 
-    train: Annotated[Path, file("The file to train on.")]
-    dev: Annotated[Path | None, file("The development (validation) file.")] = None
+    train: Annotated[Path, file("The training file.")]
+    dev: Annotated[Path | None, file("The dev (validation) file.")] = None
     test: Annotated[Path | None, file("The test file.")] = None
     taxonomy: Annotated[Path | None, file("The label tree.")] = None
     add_ancestors: AddAncestors = False
@@ -201,10 +206,12 @@ class FormatFiles:
 def hiagm(output: DataOutput, files: FormatFiles) -> None:
     """HiAGM's JSON lines (token, label) and .taxonomy file.
 
-    Also reads the variant with doc_token and doc_label. Labels are ids or names of the label tree.
+    The keys doc_token and doc_label are read, too. Labels are ids or names of the label tree.
 
     Example: **hgclr data prepare hiagm --train rcv1_train.json --dev rcv1_val.json --test rcv1_test.json
     --taxonomy rcv1.taxonomy --output data/rcv1**
+
+    Next: **hgclr train data/rcv1**
     """
     _prepare_format("hiagm", output, files)
 
@@ -214,9 +221,11 @@ def hiagm(output: DataOutput, files: FormatFiles) -> None:
 def neuralclassifier(output: DataOutput, files: FormatFiles) -> None:
     """NeuralClassifier's JSON lines (doc_token, doc_label with A--B--C).
 
-    Without a label tree, one is drawn from the paths of all splits.
+    Without --taxonomy, the label tree is built from the paths of all splits.
 
     Example: **hgclr data prepare neuralclassifier --train train.json --dev dev.json --output my-data**
+
+    Next: **hgclr train my-data**
     """
     _prepare_format("neuralclassifier", output, files)
 
@@ -229,13 +238,15 @@ def fasttext(
     path_separator: Annotated[
         str, option("Separator between the names of a path; 'none' if labels are plain names.")
     ] = "/",
-    label_prefix: Annotated[str, option("What marks a word as a label.")] = "__label__",
+    label_prefix: Annotated[str, option("Prefix of labels.")] = "__label__",
 ) -> None:
     """Lines of fastText (\\_\\_label\\_\\_A/B text).
 
-    Without a label tree, one is drawn from the paths of all splits.
+    Without --taxonomy, the label tree is built from the paths of all splits.
 
     Example: **hgclr data prepare fasttext --train train.txt --dev valid.txt --output my-data**
+
+    Next: **hgclr train my-data**
     """
     separator = None if path_separator == "none" else path_separator
     _prepare_format("fasttext", output, files, path_separator=separator, label_prefix=label_prefix)
@@ -251,18 +262,18 @@ def import_published(
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Such as checkpoint_best_macro.pt of the published program.")
     ],
-    data_path: Annotated[Path, folder("Its data folder, with bert_value_dict.pt and slot.pt.")],
+    data_path: Annotated[Path, folder("The program's data folder, with bert_value_dict.pt and slot.pt.")],
     encoder: Annotated[
         str,
         option("The BERT it was trained on, for configuration and tokenizer: a folder or a name.", metavar="NAME"),
     ],
     output: NewFolder,
 ) -> None:
-    """Turn a checkpoint of the authors' published program into a model of hgclr.
+    """Convert a checkpoint of the authors' published program to a model of hgclr.
 
-    The output folder then holds **model** (for hgclr predict and evaluate) and **training-model** (with the label side,
-    to continue training from). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
-    known. The files are read as data; code in them is refused, never run.
+    The output folder has **model** (for hgclr predict and evaluate) and **training-model** (with the label side, to
+    continue training). Logits and loss terms stay the same; Graphormer of any depth, GCN, GAT and graph 0 are
+    supported. Code in the files is never run.
 
     Example: **hgclr import-published checkpoint_best_macro.pt --data-path data/wos --encoder bert-base-uncased --output
     published**
