@@ -184,9 +184,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
 @prepare_app.command()
 def icd10cm(
     output: DataOutput,
-    levels: Annotated[
-        int, option("Levels of labels: 1 chapters, 2 also blocks, 3 also categories; up to 7.", min=1)
-    ] = 2,
+    levels: Annotated[int, option("Number of levels, 1 to 7: chapters, blocks, categories and so on.", min=1)] = 2,
     seed: Seed = 0,
 ) -> None:
     """ICD-10-CM, the code book of diagnoses: wordings of diagnoses with chapter and block.
