@@ -142,7 +142,7 @@ def test_the_trainer_needs_nothing_but_model_arguments_and_documents(
     assert {"eval_micro_f1", "eval_macro_f1"} <= before.keys()
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < before["eval_loss"]
-    with pytest.raises(InputError, match="give it as processing_class"):
+    with pytest.raises(InputError, match="processing_class"):
         HierarchicalTrainer(model, arguments)
 
 
