@@ -21,7 +21,7 @@ quickstart: $(VENV)/.user  ## train four models on ICD-10-CM, HGCLR among them, 
 	$(BIN)/hgclr quickstart
 
 # The core must work without hgclr.paper, so these tests see a package of links to everything else.
-test: $(VENV)/.dev  ## the tests of the core, without the slow ones (about six minutes on two cores)
+test: $(VENV)/.dev  ## the tests of the core, without the slow ones (about two minutes on two cores)
 	rm -rf $(VENV)/core && mkdir -p $(VENV)/core/hgclr
 	ln -s $(filter-out %/paper,$(abspath $(wildcard src/hgclr/*))) $(VENV)/core/hgclr
 	PYTHONPATH=$(VENV)/core $(BIN)/python $(TEST) -m "not slow" --ignore tests/paper --ignore tests/docs --durations 20

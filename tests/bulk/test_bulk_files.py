@@ -42,6 +42,7 @@ def names(paths: list[Path], folder: Path) -> list[str]:
 
 def test_folders_patterns_and_files_come_once_and_in_order(folder: Path) -> None:
     assert names(find_inputs([folder]), folder) == ["a.jsonl", "b.csv", "c.parquet", "d.tsv.gz"]
+    assert find_inputs([f"{folder}/"]) == find_inputs([folder])
     for number in (10, 2, 1):
         (folder / f"part-{number:02}.jsonl").touch()
     found = find_inputs([folder / "part-*.jsonl", folder / "b.csv", folder / "part-01.jsonl"])

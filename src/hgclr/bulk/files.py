@@ -53,7 +53,7 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
     """
     found: list[Path] = []
     for name in names:
-        files, kind, text = [Path(name)], kind_of(name), url_of(name) or str(name)
+        files, kind, text = [Path(name)], kind_of(name), (url_of(name) or str(name)).rstrip("/")
         if kind != "file":
             files = find_files(f"{glob.escape(text)}/*" if kind == "folder" else text)
             files = [file for file in files if file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")]

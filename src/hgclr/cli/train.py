@@ -44,8 +44,8 @@ NOTES = (
 )
 """Texts longer than those that positive samples keep whole."""
 MODELS = {
-    "names": "nothing: labels are compared by their names",
-    "head": "the head, on vectors of the encoder as it is",
+    "names": "nothing: name similarity",
+    "head": "head on a frozen encoder",
     "full": "encoder and head",
     "hgclr": "encoder and head, by HGCLR",
 }
@@ -348,7 +348,7 @@ def quickstart(
     for phrase, prediction in zip(PHRASES, classifier.predict(PHRASES), strict=True):
         console.print(prediction_tree(phrase, prediction))
     guided = output / "hgclr" / "model"
-    heading(5, "Positive samples of HGCLR: beside each text, it trains on the tokens that the text's labels choose")
+    heading(5, "Positive samples of HGCLR: the tokens of a text that its labels choose")
     classifier, network = HierarchicalClassifier.load(guided), load_label_side(guided)
     samples = [positive_sample(classifier, network, note) for note in NOTES]
     print_positive_samples(samples, keep_rule(network.config), console)
