@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+pytest.importorskip("ray", reason="needs the extra ray")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray

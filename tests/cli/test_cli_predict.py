@@ -177,7 +177,7 @@ def test_options_that_do_not_go_together(
 
 @pytest.mark.slow
 def test_ray_is_started_where_there_is_none(model: str, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+    pytest.importorskip("ray", reason="needs the extra ray")
     write_lines(tmp_path / "t.jsonl", 0, 50)
     command = [sys.executable, "-c", "from hgclr.cli.app import app; app()", "predict", model, "--engine", "ray"]
     command += ["--workers", "1", "--input", str(tmp_path / "t.jsonl"), "--output", str(tmp_path / "out")]

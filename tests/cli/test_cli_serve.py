@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
+pytest.importorskip("fastapi", reason="needs the extra serve")
 
 from hgclr.cli.console import open_classifier
 from hgclr.cli.deploy import serve

@@ -139,7 +139,7 @@ def test_on_ray_a_node_needs_nothing_but_urls(
     model: str, texts: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node that labels has another cache folder, to which it downloads the model."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+    pytest.importorskip("ray", reason="needs the extra ray")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from support.ray_cluster import ray_cluster
 

@@ -188,7 +188,7 @@ def test_any_record_of_a_data_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/predict", "/explain"])
 def test_any_body(path: str) -> None:
-    pytest.importorskip("fastapi", reason="the web service is an optional part: pip install 'hgclr[serve]'")
+    pytest.importorskip("fastapi", reason="needs the extra serve")
     from support.fake_service import fake_service
 
     good = {"texts": ["atom"], "threshold": 0.5, "rule": "closure", "paths": 1, "probabilities": True}

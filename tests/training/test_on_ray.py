@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'hgclr[ray]'")
+pytest.importorskip("ray", reason="needs the extra ray")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray

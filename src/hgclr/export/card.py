@@ -109,7 +109,7 @@ def read_training(model: str | Path, labels: int) -> TrainingRecord | None:
             encoder if encoder and HUB_NAME.fullmatch(encoder) and not Path(encoder).exists() else None,
         )
     except (AttributeError, InputError, KeyError, TypeError, ValueError) as error:
-        logger.warning("the model card leaves out %s: %s", path, error)
+        logger.warning("the model card omits %s: %s", path, error)
         return None
 
 
