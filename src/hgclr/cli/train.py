@@ -279,7 +279,7 @@ def settings(
 
 def quickstart(
     output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
-    documents: Annotated[int, option("Texts to train on.", min=100)] = 1000,
+    documents: Annotated[int, option("Texts to train on.", min=100)] = 750,
     epochs: Annotated[int, option("Epochs of full training.", min=1)] = 3,
     categories: Annotated[bool, option("Add 1,900 categories as a third level.", "--categories")] = False,
 ) -> None:
