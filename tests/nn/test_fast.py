@@ -7,7 +7,13 @@ import torch
 from torch import nn
 
 from hgclr.nn import fast
-from hgclr.nn.fast import BlockAttention, CPUDropout, attention_span, token_probability_in_blocks
+from hgclr.nn.fast import (
+    BlockAttention,
+    CPUDropout,
+    attention_span,
+    in_length_groups,
+    token_probability_in_blocks,
+)
 from hgclr.nn.label_encoder import TreeAttention
 from hgclr.nn.positive_samples import TokenLabelAttention, token_probability
 from hgclr.taxonomy import Taxonomy
@@ -164,3 +170,24 @@ def test_attention_with_dropout_equals_the_definition(cached: int, padded: bool,
         strict=True,
     ):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("lengths", [[5, 1, 9, 2, 2, 7, 1, 0], [9, 9, 8], [3]])
+def test_a_batch_in_length_groups_is_that_batch(lengths: list[int]) -> None:
+    """Each row is summed over its own tokens, in the order of the batch, with the same gradient."""
+    width = max(lengths)
+    mask = torch.tensor([[int(place < length) for place in range(width)] for length in lengths])
+    tokens = torch.randn(len(lengths), width, 3, requires_grad=True)
+    cells = []
+
+    def compute(mask: torch.Tensor, *, tokens: torch.Tensor) -> torch.Tensor:
+        cells.append(mask.numel())
+        return (tokens * mask.unsqueeze(-1)).sum(1)
+
+    rows = in_length_groups(compute, mask, tokens=tokens)
+    rows.square().sum().backward()
+    expected = torch.stack([tokens[row, :length].sum(0) for row, length in enumerate(lengths)])
+    torch.testing.assert_close(rows, expected)
+    torch.testing.assert_close(tokens.grad, 2 * expected[:, None] * mask.unsqueeze(-1))
+    assert sum(cells) <= mask.numel()
+    assert (sum(cells) < mask.numel()) == (mask.numel() > 1.2 * sum(lengths))

@@ -279,8 +279,8 @@ def settings(
 
 def quickstart(
     output: Annotated[Path, folder("Folder for data, models and scores.")] = Path("quickstart"),
-    documents: Annotated[int, option("Texts to train on.", min=100)] = 750,
-    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 3,
+    documents: Annotated[int, option("Texts to train on.", min=100)] = 1200,
+    epochs: Annotated[int, option("Epochs of full training.", min=1)] = 4,
     categories: Annotated[bool, option("Add 1,900 categories as a third level.", "--categories")] = False,
 ) -> None:
     """Train four models on ICD-10-CM, fastest first, and score each on test.

@@ -30,6 +30,7 @@ from hgclr.encoders import encoder_load_error, encoder_pooling
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
 from hgclr.models.pretrained import load_encoder_config, load_from_encoder, new_encoder, position_count, without_pooler
+from hgclr.nn.fast import in_length_groups
 from hgclr.nn.gathering import world_size
 from hgclr.nn.objective import classification_loss, recursive_regularisation
 from hgclr.taxonomy import Taxonomy
@@ -204,6 +205,8 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
     """Names of the layers and buffers for training; ``deployed_class`` loads without them and without a warning."""
     head_rate: ClassVar[float] = 10.0
     """Default learning rate of the layers on top of the encoder, as a multiple of the encoder's."""
+    length_groups = False
+    """Train batches in groups of similar length, which is faster on a CPU."""
     classifier: nn.Linear
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -290,8 +293,14 @@ class HierarchicalPreTrainedModel(PreTrainedModel):
 
     def encode(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
         """Return text vectors h, (B, H), with dropout, from ``input_ids`` (B, L) or ``inputs_embeds`` (B, L, H)."""
-        vectors: Tensor = self.dropout(self.pool(self.hidden(attention_mask, **inputs), attention_mask))
-        return vectors
+
+        def compute(mask: Tensor, **inputs: Tensor) -> Tensor:
+            return self.pool(self.hidden(mask, **inputs), mask)
+
+        grouped = self.length_groups and self.training
+        vectors = in_length_groups(compute, attention_mask, **inputs) if grouped else compute(attention_mask, **inputs)
+        dropped: Tensor = self.dropout(vectors)
+        return dropped
 
     @property
     def regularisation(self) -> float:

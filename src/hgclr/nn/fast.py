@@ -1,4 +1,4 @@
-"""Fast versions: dropout and attention with dropout on a CPU, and the label side of large trees.
+"""Fast versions: batches, dropout and attention with dropout on a CPU, and the label side of large trees.
 
 With many labels, the label side is computed in blocks, and recomputed in the backward pass, so that no K x K table is
 kept. :class:`BlockAttention` equals :class:`~hgclr.nn.label_encoder.TreeAttention` if its span is the whole tree. With
@@ -8,7 +8,7 @@ is contiguous in the walk, so the ancestors outside of a stretch are those of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from math import prod
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ SCORES = 2**22
 """Attention weights or token-label scores computed at a time: 16 MB in fp32."""
 CACHED = 2**19
 """Attention weights between tokens computed at a time: 2 MB in fp32, which fit a core's cache."""
+LENGTH_GROUPS, PADDED = 4, 1.2
+"""Groups of similar length that a batch is computed in, if it has this many times the cells of its real tokens."""
 NAME_TOKENS = 2**14
 """Tokens of label names embedded at a time, padding included."""
 
@@ -68,6 +70,23 @@ class _Drop(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
         return mask.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
+
+
+def in_length_groups(compute: Callable[..., Tensor], mask: Tensor, **inputs: Tensor) -> Tensor:
+    """Return ``compute(mask, **inputs)``, (B, …), computed in groups of rows of similar length if it has much padding.
+
+    ``mask`` is 1 on real tokens, which come first, and 0 on padding, (B, L), as are the first axes of all inputs. On a
+    CPU the time grows with the padding, and small groups are as fast as one batch.
+    """
+    lengths = mask.sum(1)
+    if mask.numel() < PADDED * int(lengths.sum()):
+        return compute(mask, **inputs)
+    order = lengths.argsort(stable=True)
+    parts = []
+    for group in order.chunk(LENGTH_GROUPS):
+        longest = max(1, int(lengths[group].max()))
+        parts.append(compute(mask[group, :longest], **{name: part[group, :longest] for name, part in inputs.items()}))
+    return torch.cat(parts)[order.argsort()]
 
 
 def dropout_attention(

@@ -97,7 +97,12 @@ def longest_first(lengths: ArrayLike) -> NDArray[np.int64]:
 
 
 def accelerate_on_cpu(model: nn.Module) -> None:
-    """Replace dropout and, if the encoder allows it, attention by faster versions; saved files do not change."""
+    """Compute batches in length groups; replace dropout and, if the encoder allows it, attention by faster versions.
+
+    Saved files do not change.
+    """
+    if isinstance(model, HierarchicalPreTrainedModel):
+        model.length_groups = True
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
