@@ -151,6 +151,7 @@ def test_a_bad_table_row_is_named_and_the_next_still_read(
         ("text,labels,text\nx,A,y\n", 1, "column 'text'"),
         ('text,labels\nx,A\n"never closed,A\nx,A\n', 3, "broken quoting"),
         ('text,labels\n"a "quoted" word",A\n', 2, "broken quoting"),
+        ("te\rxt,labels\nx,A\n", 1, "broken quoting"),  # a carriage return in a cell without quotes
         (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8"),
     ],
 )

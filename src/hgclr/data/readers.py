@@ -15,7 +15,7 @@ import logging
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from pathlib import Path
@@ -208,7 +208,13 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     lines = (line.decode(errors="surrogateescape") for line in byte_lines(path))
     head = list(islice(lines, 1))
     likely = "\t,;|" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",;\t|"
-    delimiter = max(likely, key=lambda delimiter: sum(map(len, csv.reader(head, delimiter=delimiter))))
+
+    def cells(delimiter: str) -> int:
+        with suppress(csv.Error):  # raised again below, with the line
+            return sum(map(len, csv.reader(head, delimiter=delimiter)))
+        return 0
+
+    delimiter = max(likely, key=cells)
     reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
