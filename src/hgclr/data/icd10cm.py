@@ -46,7 +46,7 @@ def build_icd10cm(
             split = {8: "dev", 9: "test"}.get(stable_hash(seed, key) % 10, "train")
             writer.add("train" if key in always_train else split, text, ids)
         for code, text in book.citing:
-            writer.leave_out("it cites a code of its own block", code, text)
+            writer.leave_out("the text contains a code of its block", code, text)
     return writer.summary
 
 
