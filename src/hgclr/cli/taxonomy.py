@@ -23,18 +23,18 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="""Check, show, convert and compare label trees.
 
-    A label tree is a UTF-8 file in one of four formats, which hgclr detects. **literature**: lines
+    A label tree is a UTF-8 file in one of five formats, which hgclr detects. **literature**: lines
     'parent TAB child TAB child', the first for 'Root'. **table**: CSV or TSV with columns 'child' and 'parent', and
     optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
-    'Science > Physics > Optics' per line.
+    'Science > Physics > Optics' per line. **outline**: one label per line, indented below its parent by tabs or spaces.
 
     Example: **hgclr taxonomy check labels.tsv**
     """,
 )
 # The library's formats, repeated here because the help page must not import numpy.
-FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="File with the label tree.")]
-Format = Annotated[FileFormat, option("auto, literature, table, json or paths.", "--format", metavar="FORMAT")]
+Format = Annotated[FileFormat, option("auto, literature, table, json, paths or outline.", "--format", metavar="FORMAT")]
 Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """Limits on the levels counted and indented, labels drawn, cells without a label listed, changes of a kind listed."""
