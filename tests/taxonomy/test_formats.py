@@ -59,6 +59,8 @@ def test_formats_that_give_parents_by_id(text: str, tmp_path: Path) -> None:
         "S > P > O\nS > B\nL\n",
         "S\nS > P\nS > P > O\nS > B\nL",
         "  S  >  P > O \r\n\r\nS > B\r\nL\r\n",
+        "S\n\tP\n\t\tO\n\tB\nL\n",
+        "S\r\n   P  \r\n\r\n      O\r\n   B\r\nL",
         '{"S": {"P": {"O": {}}, "B": {}}, "L": {}}',
         '{"S": {"P": ["O"], "B": null}, "L": []}',
         '[{"name": "S", "children": [{"name": "P", "children": ["O"]}, "B"]}, {"name": "L", "children": []}]',
@@ -90,11 +92,13 @@ def test_the_content_decides_and_the_format_can_be_forced(tmp_path: Path) -> Non
     assert read(tmp_path, "child,parent\nA > B,\n").ids == ("A > B",)
     assert read(tmp_path, "[x] > y\n", format="paths").ids == ("[x]", "[x] > y")
     assert read(tmp_path, f"{'x' * 200_000} > y\n").depth == 2
+    assert read(tmp_path, "A\n  B > C\n  D\n").names == ("A", "B > C", "D")
+    assert read(tmp_path, "A\nB\n", format="outline").ids == ("A", "B")
     for text in ("A\nB\n", "A,B\nC,D\n", "A\tB\n"):
         with pytest.raises(InputError) as caught:
             read(tmp_path, text)
         assert caught.value.line == 1
-        assert "--format" in str(caught.value.remedy)
+        assert "hgclr taxonomy convert" in str(caught.value.remedy)  # import and train have no --format
     for options in ({"format": "yaml"}, {"separator": ""}):
         with pytest.raises(InputError):
             read(tmp_path, "A > B", **options)
@@ -199,6 +203,13 @@ def test_labels_that_make_no_tree(form: str, pairs, line: int, named: str, tmp_p
         ('child,parent\na,\n"b"x,a\n', 3),
         ('child,parent\na,\n"b,a\n', 3),
         ('child,parent,name\na,,"two\nlines"\nb,c,x\n', 4),
+        ("child,name,parent\n1,A,\n2,B,A\n", 3),
+        ("A\n  B\n   C\n", 3),
+        ("A\n  B\n\tC\n", 3),
+        ("A\n\tB\n\t  C\n", 3),
+        ("A\n  B\n      C\n", 3),
+        ("  A\nB\n", 1),
+        ("A\n  B\n\n  B\n", 4),
         ("A > B\nA >  > C\n", 2),
         ("A > B\nA > C >\n", 2),
         ("A > B\nC\nA > B\n", 3),

@@ -16,6 +16,7 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.changes import TreeChanges
 
 
 app = typer.Typer(
@@ -23,18 +24,18 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="""Check, show, convert and compare label trees.
 
-    A label tree is a UTF-8 file in one of four formats, which hgclr detects. **literature**: lines
+    A label tree is a UTF-8 file in one of five formats, which hgclr detects. **literature**: lines
     'parent TAB child TAB child', the first for 'Root'. **table**: CSV or TSV with columns 'child' and 'parent', and
     optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
-    'Science > Physics > Optics' per line.
+    'Science > Physics > Optics' per line. **outline**: one label per line, indented below its parent by tabs or spaces.
 
     Example: **hgclr taxonomy check labels.tsv**
     """,
 )
 # The library's formats, repeated here because the help page must not import numpy.
-FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="File with the label tree.")]
-Format = Annotated[FileFormat, option("auto, literature, table, json or paths.", "--format", metavar="FORMAT")]
+Format = Annotated[FileFormat, option("auto, literature, table, json, paths or outline.", "--format", metavar="FORMAT")]
 Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """Limits on the levels counted and indented, labels drawn, cells without a label listed, changes of a kind listed."""
@@ -178,11 +179,22 @@ def diff(
 
     Next: **hgclr train my-data --from runs/first/training-model**
     """
-    from hgclr.taxonomy.changes import branches, compare, read_changes
+    from hgclr.data.folder import open_tree
+    from hgclr.taxonomy.changes import compare, read_changes
 
-    before, after = _open(old, format, separator), _open(new, format, separator)
+    before, after = (open_tree(path, format=format, separator=separator) for path in (old, new))
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))
     write_result(json_file, found.to_json())
+    console = results(json_file)
+    console.say(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", "bold")
+    print_changes(console, found, separator)
+
+
+def print_changes(console: Console, found: TreeChanges, separator: str = " > ") -> None:
+    """Print the changes between two trees, at most 20 of each kind; the option --json lists all."""
+    from hgclr.taxonomy.changes import branches
+
+    before, after = found.old, found.new
 
     def paths(taxonomy: Taxonomy, labels: Iterable[int], below: int = 0) -> Text:
         names = (_label(taxonomy, label, separator, whole_path=True) for label in labels)
@@ -202,8 +214,6 @@ def diff(
         ("merged", "magenta", len(found.merged), [arrow(labels, [one]) for labels, one in found.merged]),
         ("split", "magenta", len(found.split), [arrow([one], labels) for one, labels in found.split]),
     )
-    console = results(json_file)
-    console.say(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", "bold")
     kept = [pair.old for pair in found.kept]  # in the order of the new tree
     console.say(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", "dim")
     for kind, colour, count, rows in kinds:
@@ -213,19 +223,6 @@ def diff(
             console.print(Text("  ", style=colour).append_text(row), soft_wrap=True)
         if len(rows) > CHANGES:
             console.say(f"  and {len(rows) - CHANGES:,} more; write all labels with --json FILE", "italic")
-
-
-def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
-    """Read the label tree of a file, a model or a data folder."""
-    from hgclr.data.folder import DataFolder
-    from hgclr.taxonomy import Taxonomy
-    from hgclr.taxonomy.tree import read_model_tree
-
-    if path.name == "config.json" or (path / "config.json").is_file():
-        return read_model_tree(path.parent if path.name == "config.json" else path)
-    if path.is_dir():
-        return DataFolder(path, path_separator=separator).taxonomy
-    return Taxonomy.read(path, format=file_format, separator=separator)
 
 
 def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool = False) -> Text:

@@ -90,7 +90,8 @@ def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
     parents = []
     for entry in entries:
         if entry.parent is not None and entry.parent not in by_id:
-            near = close_matches(entry.parent, list(by_id))
+            near = [other.id for other in entries if other.name == entry.parent]  # the parent is given by name
+            near = near or close_matches(entry.parent, list(by_id))
             hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
             what = f"the parent {entry.parent!r} of {entry.id!r} is not listed as a label"
             raise source.error(what, entry.line, f"{hint}add {entry.parent!r} as a label")

@@ -1,4 +1,4 @@
-"""File formats of label trees: the literature's tab format, lists of paths, tables, and JSON."""
+"""File formats of label trees: the literature's tab format, tables, JSON, lists of paths, and outlines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from hgclr.errors import InputError
 from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
 
-FileFormat = Literal["auto", "literature", "table", "json", "paths"]
+FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline"]
 ROOT = "Root"
 """The name of the virtual root in files; no label may have it."""
 LABEL_COLUMNS = ("child", "id", "code")
@@ -22,7 +22,7 @@ DESCRIPTION = "description"
 NAME_COLUMNS = ("name", "description")
 LONGEST_CELL = 131_072  # the default limit of the csv module
 TABLE_REMEDY = "name a column 'parent' and a column 'child' (or 'id', or 'code') in the first row"
-JSON_REMEDY = "correct the JSON, or choose another format with --format"
+JSON_REMEDY = "correct the JSON, or name the format: hgclr taxonomy convert FILE tree.json --format FORMAT"
 NODE_KEYS = ("name", "id", "description", "children")
 FLAT_KEYS = ("id", "name", "parent", "description")
 RECURSION = 5_000
@@ -40,9 +40,9 @@ def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> La
     if not source.text.strip():
         return link([], source)  # raises: the tree is empty
     chosen = _detect(source, separator) if file_format == "auto" else file_format
-    if chosen in ("json", "paths"):
-        return read_json(source, separator) if chosen == "json" else read_paths(source, separator)
-    return read_table(source) if chosen == "table" else read_literature(source)
+    if chosen in ("literature", "table"):
+        return read_table(source) if chosen == "table" else read_literature(source)
+    return {"json": read_json, "paths": read_paths, "outline": read_outline}[chosen](source, separator)
 
 
 def _detect(source: Source, separator: str) -> FileFormat:
@@ -54,13 +54,17 @@ def _detect(source: Source, separator: str) -> FileFormat:
         return "literature"
     if find_columns(first) is not None:
         return "table"
+    # In an outline, a name may contain the separator; in a list of paths, an indented line has several names.
+    if "\t" not in first.strip() and any(line[0] in " \t" and separator not in line for _, line in source.lines()):
+        return "outline"
     if any(separator in line for _, line in source.lines()):
         return "paths"
     raise source.error(
         f"cannot tell the format from the line {first[:60]!r}",
         number,
-        "choose it with --format: literature (lines 'Root<TAB>label...'), table (a header with 'child' and"
-        f" 'parent'), json, or paths (lines 'A{separator}B'; change the separator with --separator)",
+        "write the tree as an outline (each label indented below its parent), as paths (lines"
+        f" 'A{separator}B') or as a table (a header with 'child' and 'parent'); or name its format: hgclr taxonomy"
+        " convert FILE tree.json --format FORMAT (for paths also --separator)",
     )
 
 
@@ -146,6 +150,31 @@ def read_paths(source: Source, separator: str) -> Labels:
             above, here = separator.join(names[: depth - 1]), separator.join(names[:depth])
             entries.setdefault(here, LabelEntry(here, names[depth - 1], above or None, number))
     return link(list(entries.values()), source)
+
+
+def read_outline(source: Source, separator: str) -> Labels:
+    """Read one label per line, indented below its parent by one more tab, or by a constant number of spaces.
+
+    A label's id is its path, the names joined by ``separator``; a label's index is its line.
+    """
+    entries: list[LabelEntry] = []
+    above: list[str] = []
+    unit = ""
+    for number, line in source.lines():
+        name = line.strip()
+        indent = line[: len(line) - len(line.lstrip())]
+        unit = unit or ("\t" if indent.startswith("\t") else indent)
+        depth = len(indent) // max(len(unit), 1)
+        if indent != unit * depth:
+            remedy = f"indent each level by one more {'tab' if unit == chr(9) else f'{len(unit)} spaces'}"
+            raise source.error(f"the indentation of {name!r} is not a multiple of the first one", number, remedy)
+        if depth > len(above):
+            what = f"{name!r} has no parent: it is indented {'too far' if above else 'but comes first'}"
+            raise source.error(what, number, "indent a label by one level more than its parent")
+        parent = above[depth - 1] if depth else None
+        above[depth:] = [name if parent is None else parent + separator + name]
+        entries.append(LabelEntry(above[depth], name, parent, number))
+    return link(entries, source)
 
 
 class Columns(NamedTuple):

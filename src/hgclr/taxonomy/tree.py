@@ -275,7 +275,8 @@ class Taxonomy:
             path: the file; its name does not matter.
             format: ``literature`` (lines ``parent<TAB>child...``), ``table`` (CSV or TSV with the columns
                 ``child`` and ``parent``, perhaps ``name`` and ``description``), ``json``, ``paths`` (lines
-                ``A > B > C``), or ``auto``, which detects the format from the content.
+                ``A > B > C``), ``outline`` (a label per line, indented below its parent), or ``auto``, which
+                detects the format from the content.
             separator: the string between the names of a path.
 
         Raises:
