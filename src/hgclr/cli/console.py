@@ -163,16 +163,6 @@ def show_log(verbose: bool) -> None:
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
 
 
-def quiet_libraries() -> None:
-    """Turn off the progress bars and notices of transformers and datasets."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 def find_folder(model: str, data: Path | None = None) -> Path:
     """Return a model's folder, given by path, URL or hub name; check paths before torch, which imports slowly."""
     from hgclr.data.folder import find_data
@@ -184,7 +174,6 @@ def find_folder(model: str, data: Path | None = None) -> Path:
         find_data(data)
     if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model in torch")
-        quiet_libraries()
     return folder
 
 

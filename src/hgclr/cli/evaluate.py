@@ -17,7 +17,6 @@ from hgclr.cli.console import (
     open_classifier,
     print_written,
     progress_bar,
-    quiet_libraries,
     results,
     write_result,
 )
@@ -210,7 +209,6 @@ def audit(
         from hgclr.cli.progress import fold_progress
         from hgclr.evaluation.folds import audit_folds
 
-        quiet_libraries()
         found = audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))
     write_result(json_file, found.to_json())
     console = results(json_file)
@@ -304,7 +302,6 @@ def calibrate(
         from hgclr.evaluation.folds import train_folds
         from hgclr.training.run_checks import data_folder
 
-        quiet_libraries()
         train = data_folder(run, classifier.taxonomy)
         for seed, fold in enumerate(train_folds(run, train, folds, watch=fold_progress(folds))):
             kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())

@@ -17,7 +17,6 @@ from hgclr.cli.console import (
     is_first_rank,
     print_table,
     print_written,
-    quiet_libraries,
     results,
     standard_error,
     write_result,
@@ -130,7 +129,6 @@ def train(
     from hgclr.cli.tables import print_calibrated, print_scores
     from hgclr.training import train as run_training
 
-    quiet_libraries()
     try:
         if engine == "ray":
             from hgclr.training.on_ray import train_on_ray
@@ -207,7 +205,6 @@ def tune(
     from hgclr import tuning
     from hgclr.cli.progress import TrainingProgress
 
-    quiet_libraries()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = tuning.tune(
         run,
@@ -307,7 +304,6 @@ def quickstart(
     from hgclr.training import train as run_training
 
     check_output(output)
-    quiet_libraries()
     console = Console()
 
     def heading(number: int, text: str) -> None:

@@ -25,6 +25,7 @@ from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, require_extra
 from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
+from hgclr.models.pretrained import quiet_libraries
 from hgclr.nn.gathering import rank, world_size
 from hgclr.registry import is_pretrained
 from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
@@ -95,6 +96,7 @@ class Plan:
     lora: str | None = None
 
 
+@quiet_libraries()
 def fit(
     model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
