@@ -130,38 +130,38 @@ def compare(
 @reading_options
 def audit(
     reading: Reading,
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="Model that was not trained on the split: folder, URL or hub name."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
-    ] = None,
-    split: Annotated[str | None, option("Split to audit; default: dev, or train with --folds.")] = None,
-    top: Annotated[int, option("Number of documents to list, the most contradicted first.", min=1)] = 50,
-    output: Annotated[
-        Path | None, folder("Write audit.html, audit.csv and audit.json here; default with --folds: runs/NAME-audit.")
-    ] = None,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="[MODEL] DATA", help="Model folder, if wanted; data folder or CONFIG.yaml.")
+    ],
+    split: Annotated[str, option("Split to audit; MODEL judges dev and test.")] = "train",
+    top: Annotated[int, option("Number of documents to list, the likeliest errors first.", min=1)] = 20,
+    everything: Annotated[bool, option("List all documents with other predicted labels.", "--all")] = False,
+    output: Annotated[Path | None, folder("Write audit.html, audit.csv and audit.json here.")] = None,
     json_file: JsonFile = None,
     folds: Annotated[
-        int | None, option("Audit train in this many folds, each by a model trained on the others.", min=2)
+        int | None, option("Audit train in this many folds, each judged by the others; default: 5.", min=2)
     ] = None,
-    config: Annotated[
-        Path | None, option("With --folds: data and settings, as for hgclr train.", metavar="CONFIG.yaml")
+    effort: Annotated[
+        Literal["head", "full"] | None,
+        option("Trained for each fold: a head (default), or a whole model, which is slow.", metavar="EFFORT"),
     ] = None,
     settings: Settings = None,
     skip_bad_rows: SkipBadRows = False,
     raw: Raw = False,
 ) -> None:
-    """List the documents whose gold labels a model contradicts most, with the labels it predicts instead.
+    """List the documents whose gold labels are the likeliest errors, with the labels that a model predicts instead.
 
     The annotation is wrong, the tree is ambiguous, or the model is wrong: read and decide. The score tells by how many
-    orders of magnitude the gold labels are less probable than usual. Run the command again to continue an interrupted
-    audit with --folds.
+    orders of magnitude the gold labels are less probable than usual; 1 is ten times less probable.
 
-    Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
+    A model knows the documents that it was trained on. So **train** is judged out of fold: the pretrained encoder of
+    MODEL, or of the settings, encodes each document once, and each fold gets a head that is fitted to the other folds.
+    **--effort full** trains a model for each fold instead, in **folds** in the output folder; run the command again to
+    continue it.
 
-    Example: **hgclr audit --folds 5 --config my-data.yaml --output my-audit**
+    Example: **hgclr audit my-data --output my-audit**
+
+    Example: **hgclr audit runs/first/model my-data --split test --top 100**
 
     Next: open audit.html, write your verdicts into audit.csv, correct the data, and train again
     """
@@ -171,45 +171,55 @@ def audit(
 
     if output is not None:
         check_output(output)
-    if folds is None:
-        if config is not None or settings:
-            raise InputError("--config and --set need --folds", remedy="add --folds 5, or omit them")
-        if model is None or data is None:
-            raise InputError("MODEL or DATA is missing", remedy="give MODEL and DATA, or --folds and --config")
-        classifier = open_classifier(model, data)
+    if len(sources) > 2:
+        raise InputError(f"{len(sources)} arguments", remedy="give DATA, or MODEL and DATA")
+    data, limit = Path(sources[-1]), None if everything else top
+    if split != "train":
+        if len(sources) < 2:
+            raise InputError(f"no model to judge {split}", remedy=f"give MODEL DATA --split {split}")
+        if folds is not None or effort is not None or settings:
+            raise InputError("--folds, --effort and --set are for --split train", remedy="omit them")
+        classifier = open_classifier(sources[0], data)
         documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
         with progress_bar() as bar:
-            task = bar.add_task(split or "dev", total=None)
+            task = bar.add_task(split, total=None)
             found = audit_split(
                 classifier,
                 documents,
-                split or "dev",
-                top=top,
+                split,
+                top=limit,
                 on_survey=lambda total: bar.update(task, total=total),
                 progress=partial(bar.advance, task),
             )
     else:
-        if model is not None or data is not None or reading != Reading() or skip_bad_rows:
-            raise InputError(
-                "with --folds, model and data come from --config",
-                remedy="omit MODEL, DATA and options for reading; set other data with --set data.path=DIR",
-            )
-        if split not in (None, "train"):
-            raise InputError(f"--folds audits train, not {split}", remedy=f"give MODEL DATA --split {split} instead")
-        if config is None:
-            raise InputError("--folds trains models, but has no settings", remedy="add --config CONFIG.yaml")
-        output = output or Path("runs") / f"{config.stem}-audit"
-        check_output(output)
-        require_extra("torch", extra="train", capability="Training a model for each fold")
+        require_extra("torch", extra="train", capability="Training for each fold")
         from hgclr.training.run_checks import check_run
         from hgclr.training.settings import RunConfig
 
-        run = RunConfig.read(config, settings, output)
-        check_run(run)
+        if any(each.partition("=")[0].strip() == "training.effort" for each in settings or []):
+            raise InputError("--set training.effort does not set the effort of an audit", remedy="give --effort")
+        chosen = [*(settings or []), *(["training.effort=full"] if effort == "full" else [])]
+        config = data if len(sources) == 1 else Path(sources[0]).parent / "config.yaml"
+        if len(sources) == 2 and not config.is_file():
+            raise InputError(
+                "no settings of the model, which are needed to audit train",
+                path=config,
+                remedy="omit MODEL, or judge other documents with --split test",
+            )
+        run = RunConfig.read(config, chosen, output or Path("runs") / f"{data.resolve().stem}-audit")
+        read = {name: value for name, value in asdict(reading).items() if value is not None}
+        read |= {"skip_bad_rows": True} if skip_bad_rows else {}
+        read |= {"path": data} if len(sources) == 2 else {}
+        run = run.model_copy(update={"data": run.data.model_copy(update=read)})
+        if effort == "full":
+            check_output(run.output)
+            check_run(run)
         from hgclr.cli.progress import fold_progress
         from hgclr.evaluation.folds import audit_folds
 
-        found = audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))
+        count = folds or 5
+        found = audit_folds(run, folds=count, effort=effort or "head", top=limit, watch=fold_progress(count))
+        output = run.output if effort == "full" else output
     write_result(json_file, found.to_json())
     console = results(json_file)
     print_audit(found, console)
