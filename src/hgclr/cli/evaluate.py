@@ -1,11 +1,13 @@
-"""``hgclr evaluate``, ``compare``, ``audit`` and ``calibrate``: score models, find wrong labels, tune decisions."""
+"""``hgclr evaluate``, ``compare``, ``audit``, ``watch`` and ``calibrate``: score models, check data, tune decisions."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ import typer
 from hgclr.cli.console import (
     Console,
     counting,
+    find_folder,
     open_classifier,
     print_written,
     progress_bar,
@@ -32,12 +35,13 @@ from hgclr.cli.options import (
     Settings,
     SkipBadRows,
     deciding_options,
+    file,
     folder,
     option,
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output
+from hgclr.files import check_output, json_bytes, write_files
 
 logger = logging.getLogger(__name__)
 
@@ -225,6 +229,83 @@ def audit(
     print_audit(found, console)
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
+
+
+def watch(
+    model: Model,
+    data: Data,
+    sources: Annotated[
+        list[str],
+        file("File, folder, pattern or URL with new texts, as for hgclr predict; '-': standard input.", "--input"),
+    ],
+    split: Annotated[str, option("Split to compare with: dev or test, which the model was not trained on.")] = "dev",
+    text_column: Annotated[
+        str | None, option("Column with the new texts; default: 'text', or that of the training.")
+    ] = None,
+    output: Annotated[Path | None, folder("Write drift.svg and drift.json here.")] = None,
+    json_file: JsonFile = None,
+    skip_bad_rows: SkipBadRows = False,
+) -> None:
+    """Compare the predictions on new texts with those on dev: which labels grew or shrank, and how sure the model is.
+
+    New texts need no labels. Predictions are compared with predictions, because a model's errors are on both sides.
+    Shares are compared by Fisher's exact test, corrected for the number of tests: a difference marked with * is
+    significant at 5 % over all tests together.
+
+    Example: **hgclr watch runs/first/model my-data --input last-week.csv --output drift**
+
+    Next: label some of the new texts, and train again
+    """
+    from hgclr.bulk.files import find_inputs, line_rows, make_chunk, read_chunks
+    from hgclr.bulk.run import text_columns_of
+    from hgclr.cli.tables import print_drift
+    from hgclr.data import DataFolder
+    from hgclr.data.readers import limited_lines
+    from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.backends import windows
+
+    if output is not None:
+        from hgclr.presentation import check_report
+
+        check_report(output)
+    files = find_inputs([name for name in sources if name != "-"])
+    place = find_folder(model, data)
+    columns = text_columns_of(place, text_column)
+    classifier = HierarchicalClassifier.load(place)
+    documents = DataFolder(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+    documents.split_path(split)
+
+    def texts() -> Iterator[str]:
+        chunks = [read_chunks(path, columns) for path in files]
+        if "-" in sources:
+            rows = line_rows(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0])
+            chunks.append(make_chunk(some, Path("-"), columns) for some in windows(rows, classifier.window))
+        for chunk in chain.from_iterable(chunks):
+            if chunk.problems and not skip_bad_rows:
+                raise chunk.problems[0].error()
+            yield from chunk.usable_texts
+
+    def observed(what: str, given: Iterator[str]) -> Observed:
+        with counting(what) as progress:
+
+            def counted() -> Iterator[str]:
+                for text in given:
+                    progress(1)
+                    yield text
+
+            return Observed.of(classifier.stream(counted()))
+
+    now = observed("new texts", texts())
+    before = observed(split, (document.text for document in documents.documents(split)))
+    found = compare_predictions(classifier.taxonomy, before, now)
+    content = found.to_json() | {"model": model, "data": str(data), "split": split, "input": sources}
+    write_result(json_file, content)
+    console = results(json_file)
+    print_drift(found, split, console)
+    if output is not None:
+        written = write_files(output, {"drift.svg": drift_plot(found), "drift.json": json_bytes(content)})
+        print_written(written, console)
 
 
 @reading_options
