@@ -12,7 +12,7 @@ import numpy as np
 
 from hgclr.errors import InputError
 from hgclr.inference.classifier import Prediction
-from hgclr.presentation import COLOURS, MUTED, PALE, draw, legend_above
+from hgclr.presentation import COLOURS, MUTED, PALE, draw, excerpt, legend_above
 from hgclr.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
@@ -192,8 +192,9 @@ def drift_plot(drift: Drift) -> bytes:
             ends = 100 * change.before, 100 * change.now
             axes.plot(ends, (row, row), color=PALE, linewidth=2, zorder=1)
             for value, colour, name in zip(ends, (MUTED, COLOURS[1]), ("before", "now"), strict=True):
-                axes.scatter(value, row, color=colour, s=22, zorder=2, label=name if row == 0 else None)
-        axes.set_yticks(range(len(shown)), [" > ".join(change.path[-2:]) for change in shown])
+                label = name if row == 0 else None
+                axes.scatter(value, row, color=colour, s=22, zorder=2, label=label, clip_on=False)
+        axes.set_yticks(range(len(shown)), [excerpt(" > ".join(change.path[-2:]), 50) for change in shown])
         axes.set_xlabel("share of texts with the label, %")
         axes.set_xlim(left=0)
         axes.grid(axis="x")
