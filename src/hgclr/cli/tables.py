@@ -106,7 +106,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 def print_audit(found: Audit, console: Console) -> None:
     """Print the documents that are contradicted most, and the number of doubted documents."""
-    title = f"the {len(found.findings):,} likeliest errors of {found.documents:,} documents in {found.split}"
+    title = f"likeliest errors: {len(found.findings):,} of {found.documents:,} documents in {found.split}"
     console.say(
         title if found.findings else f"no error found in {found.documents:,} documents in {found.split}", "bold"
     )
