@@ -284,6 +284,8 @@ def watch(
         for chunk in chain.from_iterable(chunks):
             if chunk.problems and not skip_bad_rows:
                 raise chunk.problems[0].error()
+            if chunk.problems:
+                logger.warning("skipped %d bad rows of %s", len(chunk.problems), chunk.path)
             yield from chunk.usable_texts
 
     def observed(what: str, given: Iterator[str]) -> Observed:
