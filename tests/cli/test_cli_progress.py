@@ -80,9 +80,8 @@ def test_training_is_measured_in_tokens(
     class Watched(TrainingProgress):
         def on_step_end(self, args, state, control, **kwargs) -> None:
             super().on_step_end(args, state, control, **kwargs)
-            if self._task is not None:
-                task = self._bar.tasks[0]
-                shown.append((task.completed, task.total or 0))
+            task = self._bar.tasks[0]
+            shown.append((task.completed, task.total or 0))
 
     console = Console(file=out, width=80)
     with Watched(console) as progress:

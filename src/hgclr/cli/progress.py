@@ -112,6 +112,14 @@ class TrainingProgress(TrainerCallback):
             for line in estimate(self._plan, self._tokens, each, args.num_train_epochs, seen):
                 self.console.say(line)
 
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Remove the bar, in whose unit later stages are not counted."""
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Remember the loss and its terms for the lines of this epoch."""
         if "loss" in kwargs["logs"]:
