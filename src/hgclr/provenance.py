@@ -7,13 +7,29 @@ import os
 import platform
 import shlex
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 MAIN_PACKAGES = ("numpy", "tokenizers", "safetensors", "torch", "transformers", "accelerate", "datasets")
 PATHS = ("path", "taxonomy", "start", "label_changes")
 """Settings that are paths, which may be written in several ways."""
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Measures seconds and CPU seconds since it was made, or since the given readings of both clocks."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=time.process_time)
+
+    def read(self) -> dict[str, float]:
+        return {
+            "seconds": round(time.monotonic() - self.wall, 1),
+            "cpu_seconds": round(time.process_time() - self.cpu, 1),
+        }
 
 
 def machine(*packages: str) -> dict[str, object]:

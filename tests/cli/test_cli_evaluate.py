@@ -167,11 +167,11 @@ def flipped(toy_data: Path, taxonomy, tmp_path_factory: pytest.TempPathFactory) 
 def test_planted_errors_are_found(trained_run, toy_data: Path, flipped: Path, tmp_path: Path) -> None:
     """The planted errors are among the first findings, together with the model's own errors on clean data."""
     model, out = trained_run("flat") / "model", tmp_path / "out"
-    clean = run("audit", model, toy_data, "--json", tmp_path / "clean.json")
+    clean = run("audit", model, toy_data, "--split", "dev", "--json", tmp_path / "clean.json")
     assert clean.exit_code == 0, clean.output
     own = read(tmp_path / "clean.json")["contradicted"]
     assert own < 8  # of 24; else the next says nothing
-    result = run("audit", model, flipped, "--top", 3 + own, "--output", out, columns=80)
+    result = run("audit", model, flipped, "--split", "dev", "--top", 3 + own, "--output", out, columns=80)
     assert result.exit_code == 0, result.output
     found = read(out / "audit.json")
     assert set(PLANTED) <= {finding["row"] for finding in found["findings"]}
@@ -188,30 +188,50 @@ def test_planted_errors_are_found(trained_run, toy_data: Path, flipped: Path, tm
 def test_folds_audit_train(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     output, config = tmp_path / "out", tmp_path / "toy.yaml"
     model = f"model:\n  encoder: {make_encoder('bert')}\n"
-    config.write_text(f"data:\n  path: {toy_data}\n{model}training:\n  effort: head\n")
-    result = run("audit", "--folds", 2, "--config", config, "--output", output)
+    config.write_text(f"data:\n  path: {toy_data}\n{model}training:\n  epochs: 1\n")
+    arguments = ("audit", config, "--folds", 2, "--effort", "full", "--output", output)
+    result = run(*arguments)
     assert result.exit_code == 0, result.output
     assert read(output / "audit.json")["documents"] == 96
     assert {path.name for path in output.iterdir()} == {"audit.csv", "audit.html", "audit.json", "folds"}
     times = {path: path.stat().st_mtime_ns for path in output.glob("folds/*/metrics.json")}
     assert len(times) == 2
-    again = run("audit", "--folds", 2, "--config", config, "--output", output)
+    again = run(*arguments)
     assert again.stdout == result.stdout
     assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_train_is_audited_by_heads(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    """By default, with the settings beside the model, and nothing is written but what is asked for."""
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    (run_folder / "config.yaml").write_text(
+        f"data:\n  path: elsewhere\nmodel:\n  encoder: {make_encoder('bert')}\n  preset: hgclr\n"
+    )
+    result = run("audit", run_folder / "model", toy_data, "--json", tmp_path / "audit.json", columns=80)
+    assert result.exit_code == 0, result.output
+    found = read(tmp_path / "audit.json")
+    assert (found["split"], found["documents"]) == ("train", 96)
+    assert len(found["findings"]) == min(20, found["contradicted"])
+    assert max(len(line) for line in result.stdout.splitlines() if not line.startswith("judged by")) <= 80
+    everything = run("audit", run_folder / "model", toy_data, "--all", "--json", "-")
+    assert len(json.loads(everything.stdout)["findings"]) == found["contradicted"]
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "audit.json"}
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["model"],
-        ["model", "data", "--set", "training.seed=1"],
-        ["--folds", "2"],
-        ["model", "data", "--folds", "2"],
-        ["--folds", "2", "--config", "x.yaml", "--text-column", "body"],
-        ["--folds", "2", "--config", "x.yaml", "--split", "dev"],
-        ["--folds", "2", "--config", "x.yaml"],
-        ["nowhere", "data"],
+        ["model", "data", "more"],
+        ["model", "data"],
+        ["data"],
+        ["data", "--split", "dev"],
+        ["model", "data", "--split", "dev", "--set", "training.seed=1"],
+        ["model", "data", "--split", "dev", "--folds", "2"],
+        ["model", "data", "--split", "dev", "--effort", "full"],
+        ["x.yaml", "--folds", "2"],
+        ["x.yaml", "--set", "training.effort=full"],
+        ["nowhere", "data", "--split", "test"],
         ["model", "data", "--output", "file"],
     ],
 )
@@ -228,12 +248,43 @@ def test_bad_rows_are_refused_or_left_out(plain: Path, toy_data: Path, tmp_path:
     data = shutil.copytree(toy_data, tmp_path / "data")
     with gzip.open(data / "dev.jsonl.gz", "at", encoding="utf-8") as file:
         file.write('{"text": "atom", "labels": ["nonsense"]}\n')
-    result = run("audit", plain, data)
+    result = run("audit", plain, data, "--split", "dev")
     assert result.exit_code == 2
     assert "dev.jsonl.gz:25: " in result.stderr
-    result = run("audit", plain, data, "--skip-bad-rows", "--json", tmp_path / "audit.json")
+    result = run("audit", plain, data, "--split", "dev", "--skip-bad-rows", "--json", tmp_path / "audit.json")
     assert result.exit_code == 0, result.output
     assert read(tmp_path / "audit.json")["documents"] == 24
+
+
+# watch
+
+
+def test_new_texts_are_compared_with_dev(plain: Path, toy_data: Path, tmp_path: Path) -> None:
+    texts = [document.text for document in DataFolder(toy_data).documents("train")]
+    (tmp_path / "lines.txt").write_text("".join(f"{text}\n" for text in texts[:40]), encoding="utf-8")
+    with (tmp_path / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["body"], *([text] for text in texts[:40])])
+    found = []
+    for name, more in (("lines.txt", []), ("table.csv", ["--text-column", "body"])):
+        out = tmp_path / f"{name}-out"
+        arguments = ("--input", tmp_path / name, "--output", out, *more)
+        result = run("watch", plain, toy_data, *arguments, columns=80)
+        assert result.exit_code == 0, result.output
+        assert max(map(len, result.stdout.splitlines()[:-2])) <= 80  # the last two name files
+        assert (out / "drift.svg").read_bytes().startswith(b"<?xml")
+        found.append(read(out / "drift.json"))
+    assert found[0]["labels"] == found[1]["labels"]
+    assert found[0]["texts"] == {"before": 24, "now": 40}
+
+
+@pytest.mark.parametrize("arguments", [["--input", "nothing.csv"], ["--input", "x.csv"], ["--split", "fourth"]])
+def test_watch_refuses(arguments: list[str], plain: Path, toy_data: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text("other\nhello\n")
+    (tmp_path / "good.txt").write_text("atom\n")
+    result = run("watch", plain, toy_data, "--input", "good.txt", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
 
 
 # calibrate

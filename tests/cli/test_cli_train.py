@@ -18,7 +18,7 @@ from hgclr.cli.app import app
 from hgclr.config import PRESETS, method_fields
 from hgclr.data.folder import CorpusSummary
 from hgclr.errors import InputError
-from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, TrainingSettings
+from hgclr.training.settings import COMMON, DataSettings, LoraSettings, ModelSettings, RunConfig, TrainingSettings
 from support.short_runs import make_run
 
 
@@ -37,8 +37,8 @@ def test_a_run_is_trained_once(config: Path, toy_data: Path) -> None:
     done = run("train", config, columns=80)
     assert done.exit_code == 0, done.output
     assert "train 24, dev 24, test 2" in done.stderr
-    epochs = [line.split("dev")[0].split() for line in done.stderr.splitlines() if " epoch " in line]
-    assert epochs == [["flat", "epoch", str(n)] for n in (1, 2, 3)]
+    epochs = [line.split("dev")[0].split() for line in done.stderr.splitlines() if line.startswith("epoch ")]
+    assert epochs == [["epoch", str(n)] for n in (1, 2, 3)]
     model = config.parent / "run" / "model"
     assert [line.split()[1:3] for line in done.stdout.splitlines()[-3:]] == [
         [command, str(model)] for command in ("evaluate", "predict", "serve")
@@ -66,6 +66,25 @@ def test_the_preset_hgclr_trains_hgclr_and_shows_its_loss_terms(make_encoder, to
         assert re.findall(r"\w+ ([\d.e+-]+)(?:,|;)", line) == terms
         assert line.endswith(f" {epoch['kept']:.0%}")
     assert "preset: hgclr" in (tmp_path / "run" / "config.yaml").read_text("utf-8")
+
+
+def test_the_effort_is_an_option(toy_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    annotation = inspect.signature(cli.train, eval_str=True).parameters["effort"].annotation
+    assert set(get_args(get_args(get_args(annotation)[0])[0])) == set(
+        get_args(TrainingSettings.model_fields["effort"].annotation)
+    )
+    both = run("train", toy_data, "--effort", "head", "--set", "training.effort=full", "--output", tmp_path / "run")
+    assert both.exit_code == 2
+    assert not (tmp_path / "run").exists()
+    efforts: list[str] = []
+
+    def stop(run_: RunConfig) -> None:
+        efforts.append(run_.training.effort)
+        raise InputError("stopped")
+
+    monkeypatch.setattr("hgclr.training.run_checks.check_run", stop)
+    assert run("train", toy_data, "--effort", "head", "--output", tmp_path / "run").exit_code == 2
+    assert efforts == ["head"]
 
 
 def test_presets_on_the_command_line_are_those_of_the_settings(toy_data: Path, tmp_path: Path) -> None:

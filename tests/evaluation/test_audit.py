@@ -136,7 +136,7 @@ def test_a_doubtful_audit_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert not caplog.text
     folder = write_folder(tmp_path / "train", TREE, [("x", {0})], split="train")
     audit(KnownClassifier(TREE, {"x": row(A=0.9)}), folder, "train")
-    assert "--folds" in caplog.text
+    assert "hgclr audit DATA" in caplog.text
 
 
 TEXTS = ['a "quoted", text; with\nlines', "<script>alert('x')</script> & co", "ünïcode 日本", "x" * 2000]

@@ -14,10 +14,12 @@ import pytest
 from hgclr.data.folder import DataFolder, DocumentSet
 from hgclr.errors import InputError
 from hgclr.evaluation import folds as module
-from hgclr.evaluation.folds import audit_folds, deal, fold_data, fold_run
+from hgclr.evaluation.folds import audit_folds, deal, fold_data, fold_run, head_folds
 from hgclr.inference import HierarchicalClassifier
+from hgclr.models import FlatForSequenceClassification
+from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
-from hgclr.training import RunConfig
+from hgclr.training import RunConfig, TrainingSettings, fit
 from support.audit_cases import write_folder
 
 TREE = Taxonomy(["A", "a1", "a2", "B"], [-1, 0, 0, -1])
@@ -104,15 +106,14 @@ def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
 
     monkeypatch.setattr(module, "train", watched_train)
     monkeypatch.setattr(module.HierarchicalClassifier, "load", watched_load)
-    counted: list[int] = []
-    found = audit_folds(run, folds=2, top=200, progress=counted.append)
+    found = audit_folds(run, folds=2, effort="full", top=200)
     texts = [document.text for document in DataFolder(toy_data).documents("train")]
     assert len(trained) == len(asked) == 2
     assert sorted(text for fold in asked.values() for text in fold) == sorted(texts)
     for place, seen in trained.items():
         assert seen.isdisjoint(asked[place])
         assert seen | set(asked[place]) == set(texts)
-    assert found.documents == sum(counted) == 96
+    assert found.documents == 96
     assert found.split == "train"
     assert {finding.text for finding in found.findings} <= set(texts)
     assert len({finding.row for finding in found.findings}) == len(found.findings)
@@ -124,13 +125,41 @@ def test_every_document_is_audited_once_by_a_model_that_has_not_seen_it(
         raise AssertionError("a finished fold is trained again")
 
     monkeypatch.setattr(module, "train", refuse)
-    assert audit_folds(run, folds=2, top=200).to_json() == found.to_json()
+    assert audit_folds(run, folds=2, effort="full", top=200).to_json() == found.to_json()
 
     shutil.rmtree(tmp_path / "out" / "folds" / "2")  # as if the audit had been interrupted there
     monkeypatch.setattr(module, "train", watched_train)
     trained.clear()
-    assert audit_folds(run, folds=2, top=200).to_json() == found.to_json()
+    assert audit_folds(run, folds=2, effort="full", top=200).to_json() == found.to_json()
     assert list(trained) == [tmp_path / "out" / "folds" / "2"]
+
+
+def test_heads_of_folds_are_those_of_training_on_the_others(make_encoder, many: DataFolder, tmp_path: Path) -> None:
+    """The same logits as from ``fit`` with the effort ``head`` on the other folds; nothing is written."""
+    run = make_run(make_encoder("bert"), many.path, tmp_path / "out")
+    _, found = head_folds(run, many, 3)
+    logits = {row.number: values for window, rows, _ in found for row, values in zip(window, rows, strict=True)}
+    documents = list(many.documents("train"))
+    assert sorted(logits) == list(range(1, len(documents) + 1))
+    dealt = deal(many, "train", 3, run.training.seed)
+    tokenizer = load_tokenizer(run.model.encoder)
+    settings = TrainingSettings(effort="head", calibrate=False)
+    for fold in range(3):
+        model = FlatForSequenceClassification.from_encoder(run.model.encoder, many.taxonomy, tokenizer)
+        others = [document for document, place in zip(documents, dealt.folds, strict=True) if place != fold]
+        fit(model, tokenizer, others, documents[:2], settings=settings)
+        inside = np.flatnonzero(dealt.folds == fold)
+        outputs = HierarchicalClassifier.from_model(model, tokenizer).outputs(documents[place] for place in inside)
+        expected = outputs.logits
+        assert np.abs(expected - np.stack([logits[place + 1] for place in inside])).max() < 1e-2
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_without_pretraining_has_no_vectors_for_heads(many: DataFolder, tmp_path: Path) -> None:
+    model = {"encoder": "textrcnn", "architecture": "flat"}
+    run = RunConfig.model_validate({"data": {"path": many.path}, "model": model, "output": tmp_path / "out"})
+    with pytest.raises(InputError, match="textrcnn"):
+        audit_folds(run)
 
 
 def test_other_folds_data_or_settings_are_refused(make_encoder, toy_data: Path, tmp_path: Path, monkeypatch) -> None:
@@ -142,19 +171,19 @@ def test_other_folds_data_or_settings_are_refused(make_encoder, toy_data: Path, 
 
     monkeypatch.setattr(module, "train", stop)
     with pytest.raises(KeyboardInterrupt):
-        audit_folds(run, folds=2)
+        audit_folds(run, folds=2, effort="full")
     cases = [
         (run, 3),
         (make_run(make_encoder("bert"), data, tmp_path / "out", epochs=2), 2),
     ]
     for other, count in cases:
         with pytest.raises(InputError) as caught:
-            audit_folds(other, folds=count)
+            audit_folds(other, folds=count, effort="full")
         assert caught.value.path == tmp_path / "out" / "folds"
     with gzip.open(data / "train.jsonl.gz", "at", encoding="utf-8") as file:
         file.write(json.dumps({"text": "one more", "labels": ["society"]}) + "\n")
     with pytest.raises(InputError):
-        audit_folds(run, folds=2)
+        audit_folds(run, folds=2, effort="full")
 
 
 def test_what_cannot_be_audited_is_refused_before_training(make_encoder, toy_data: Path, tmp_path: Path) -> None:
@@ -167,7 +196,7 @@ def test_what_cannot_be_audited_is_refused_before_training(make_encoder, toy_dat
     data = shutil.copytree(toy_data, tmp_path / "data")
     (data / "dev.jsonl.gz").unlink()
     with pytest.raises(InputError, match="dev"):
-        audit_folds(make_run(make_encoder("bert"), data, tmp_path / "out"))
+        audit_folds(make_run(make_encoder("bert"), data, tmp_path / "out"), effort="full")
     assert not (tmp_path / "out").exists()
 
 

@@ -122,7 +122,7 @@ def fit_heads(rank: int, ranks: int, folder: Path, encoder: str, taxonomy: Taxon
     documents = [Document(" ".join(words[: number % 4 + 1]), (number % 9,)) for number in range(17)]
     tokens = tokenize_documents(documents, tokenizer, max_length=16)
     encoded: list[int] = []
-    head.fit_head(model, tokens, Collator(len(taxonomy), tokenizer.pad_token_id), on_documents=encoded.append)
+    head.fit_head(model, tokens, Collator(len(taxonomy), tokenizer.pad_token_id, on_documents=encoded.append))
     torch.save((model.classifier.weight.detach(), encoded), folder / f"head-{rank}-of-{ranks}.pt")
 
 

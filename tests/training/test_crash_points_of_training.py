@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import train
 from support.crash_points import run_forked, survive_every_crash
@@ -21,7 +20,6 @@ from support.short_runs import make_run
 @pytest.fixture
 def _light_forks() -> Iterator[None]:
     """What is there by now need not be gone through by the garbage collector of every fork."""
-    quiet_libraries()
     gc.collect()
     gc.freeze()
     yield

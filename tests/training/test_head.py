@@ -264,10 +264,12 @@ def test_a_new_head_stays_unless_the_old_one_is_better_on_dev(make_encoder, alik
         return tokenize_documents(rows, tokenizer, max_length=16)
 
     fit_head(model, documents(80, as_named=False), collator)
+    encoded: list[int] = []
+    collator.on_documents = encoded.append
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    dev, encoded = documents(40, as_named=alike), []
-    recipe, found = refit_head(model, documents(80, as_named=True), dev, collator, seed=0, on_documents=encoded.append)
-    assert sum(encoded) == 80
+    dev = documents(40, as_named=alike)
+    recipe, found = refit_head(model, documents(80, as_named=True), dev, collator, seed=0)
+    assert sum(encoded) == 40 + 80 + 40
     assert recipe["kept"] is alike
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == ({"classifier.weight", "classifier.bias"} if alike else set())

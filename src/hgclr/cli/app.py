@@ -125,6 +125,7 @@ _add(
     evaluate=evaluate.evaluate,
     compare=evaluate.compare,
     audit=evaluate.audit,
+    watch=evaluate.watch,
     predict=predict.predict,
     explain=predict.explain,
     serve=deploy.serve,

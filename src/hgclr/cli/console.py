@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from hgclr.inference import HierarchicalClassifier
 
+STARTED = time.monotonic()
+"""The time at which the command started."""
 GAP = 3
 """Characters between two columns of a table."""
 TEXT_WIDTH = 24
@@ -121,14 +124,21 @@ def print_table(
 
 
 def progress_bar(console: Console | None = None) -> Progress:
-    """Return a progress bar with elapsed and remaining time, shown only if standard error is a terminal."""
+    """Return a progress bar with elapsed and remaining time, shown only if standard error is a terminal.
+
+    A task's field ``count`` is shown instead of its completed and total number.
+    """
     from rich import progress
+
+    class Count(progress.MofNCompleteColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text(task.fields["count"]) if "count" in task.fields else super().render(task)
 
     console = console or standard_error()
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=20),  # leaves room for two long times in 80 columns
-        progress.MofNCompleteColumn(),
+        Count(),
         progress.TimeElapsedColumn(),
         progress.TextColumn("left"),
         progress.TimeRemainingColumn(),
@@ -163,16 +173,6 @@ def show_log(verbose: bool) -> None:
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
 
 
-def quiet_libraries() -> None:
-    """Turn off the progress bars and notices of transformers and datasets."""
-    import datasets
-    import transformers
-
-    datasets.disable_progress_bars()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 def find_folder(model: str, data: Path | None = None) -> Path:
     """Return a model's folder, given by path, URL or hub name; check paths before torch, which imports slowly."""
     from hgclr.data.folder import find_data
@@ -184,7 +184,6 @@ def find_folder(model: str, data: Path | None = None) -> Path:
         find_data(data)
     if not is_onnx(folder):
         require_extra("torch", extra="train", capability="A model in torch")
-        quiet_libraries()
     return folder
 
 

@@ -1,11 +1,13 @@
-"""``hgclr evaluate``, ``compare``, ``audit`` and ``calibrate``: score models, find wrong labels, tune decisions."""
+"""``hgclr evaluate``, ``compare``, ``audit``, ``watch`` and ``calibrate``: score models, check data, tune decisions."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,10 +16,10 @@ import typer
 from hgclr.cli.console import (
     Console,
     counting,
+    find_folder,
     open_classifier,
     print_written,
     progress_bar,
-    quiet_libraries,
     results,
     write_result,
 )
@@ -33,12 +35,13 @@ from hgclr.cli.options import (
     Settings,
     SkipBadRows,
     deciding_options,
+    file,
     folder,
     option,
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output
+from hgclr.files import check_output, json_bytes, write_files
 
 logger = logging.getLogger(__name__)
 
@@ -131,38 +134,38 @@ def compare(
 @reading_options
 def audit(
     reading: Reading,
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="Model that was not trained on the split: folder, URL or hub name."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Argument(metavar="DATA", help="Data folder with the documents to audit, or its URL.")
-    ] = None,
-    split: Annotated[str | None, option("Split to audit; default: dev, or train with --folds.")] = None,
-    top: Annotated[int, option("Number of documents to list, the most contradicted first.", min=1)] = 50,
-    output: Annotated[
-        Path | None, folder("Write audit.html, audit.csv and audit.json here; default with --folds: runs/NAME-audit.")
-    ] = None,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="[MODEL] DATA", help="Model folder, if wanted; data folder or CONFIG.yaml.")
+    ],
+    split: Annotated[str, option("Split to audit; MODEL judges dev and test.")] = "train",
+    top: Annotated[int, option("Number of documents to list, the likeliest errors first.", min=1)] = 20,
+    everything: Annotated[bool, option("List all documents with other predicted labels.", "--all")] = False,
+    output: Annotated[Path | None, folder("Write audit.html, audit.csv and audit.json here.")] = None,
     json_file: JsonFile = None,
     folds: Annotated[
-        int | None, option("Audit train in this many folds, each by a model trained on the others.", min=2)
+        int | None, option("Audit train in this many folds, each judged by the others; default: 5.", min=2)
     ] = None,
-    config: Annotated[
-        Path | None, option("With --folds: data and settings, as for hgclr train.", metavar="CONFIG.yaml")
+    effort: Annotated[
+        Literal["head", "full"] | None,
+        option("Trained for each fold: a head (default), or a whole model, which is slow.", metavar="EFFORT"),
     ] = None,
     settings: Settings = None,
     skip_bad_rows: SkipBadRows = False,
     raw: Raw = False,
 ) -> None:
-    """List the documents whose gold labels a model contradicts most, with the labels it predicts instead.
+    """List the documents whose gold labels are the likeliest errors, with the labels that a model predicts instead.
 
     The annotation is wrong, the tree is ambiguous, or the model is wrong: read and decide. The score tells by how many
-    orders of magnitude the gold labels are less probable than usual. Run the command again to continue an interrupted
-    audit with --folds.
+    orders of magnitude the gold labels are less probable than usual; 1 is ten times less probable.
 
-    Example: **hgclr audit runs/first/model my-data --split test --output my-audit**
+    A model knows the documents that it was trained on. So **train** is judged out of fold: the pretrained encoder of
+    MODEL, or of the settings, encodes each document once, and each fold gets a head that is fitted to the other folds.
+    **--effort full** trains a model for each fold instead, in **folds** in the output folder; run the command again to
+    continue it.
 
-    Example: **hgclr audit --folds 5 --config my-data.yaml --output my-audit**
+    Example: **hgclr audit my-data --output my-audit**
+
+    Example: **hgclr audit runs/first/model my-data --split test --top 100**
 
     Next: open audit.html, write your verdicts into audit.csv, correct the data, and train again
     """
@@ -172,51 +175,139 @@ def audit(
 
     if output is not None:
         check_output(output)
-    if folds is None:
-        if config is not None or settings:
-            raise InputError("--config and --set need --folds", remedy="add --folds 5, or omit them")
-        if model is None or data is None:
-            raise InputError("MODEL or DATA is missing", remedy="give MODEL and DATA, or --folds and --config")
-        classifier = open_classifier(model, data)
+    if len(sources) > 2:
+        raise InputError(f"{len(sources)} arguments", remedy="give DATA, or MODEL and DATA")
+    data, limit = Path(sources[-1]), None if everything else top
+    if split != "train":
+        if len(sources) < 2:
+            raise InputError(f"no model to judge {split}", remedy=f"give MODEL DATA --split {split}")
+        if folds is not None or effort is not None or settings:
+            raise InputError("--folds, --effort and --set are for --split train", remedy="omit them")
+        classifier = open_classifier(sources[0], data)
         documents = reading.open(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
         with progress_bar() as bar:
-            task = bar.add_task(split or "dev", total=None)
+            task = bar.add_task(split, total=None)
             found = audit_split(
                 classifier,
                 documents,
-                split or "dev",
-                top=top,
+                split,
+                top=limit,
                 on_survey=lambda total: bar.update(task, total=total),
                 progress=partial(bar.advance, task),
             )
     else:
-        if model is not None or data is not None or reading != Reading() or skip_bad_rows:
-            raise InputError(
-                "with --folds, model and data come from --config",
-                remedy="omit MODEL, DATA and options for reading; set other data with --set data.path=DIR",
-            )
-        if split not in (None, "train"):
-            raise InputError(f"--folds audits train, not {split}", remedy=f"give MODEL DATA --split {split} instead")
-        if config is None:
-            raise InputError("--folds trains models, but has no settings", remedy="add --config CONFIG.yaml")
-        output = output or Path("runs") / f"{config.stem}-audit"
-        check_output(output)
-        require_extra("torch", extra="train", capability="Training a model for each fold")
+        require_extra("torch", extra="train", capability="Training for each fold")
         from hgclr.training.run_checks import check_run
         from hgclr.training.settings import RunConfig
 
-        run = RunConfig.read(config, settings, output)
-        check_run(run)
+        if any(each.partition("=")[0].strip() == "training.effort" for each in settings or []):
+            raise InputError("--set training.effort does not set the effort of an audit", remedy="give --effort")
+        chosen = [*(settings or []), *(["training.effort=full"] if effort == "full" else [])]
+        config = data if len(sources) == 1 else Path(sources[0]).parent / "config.yaml"
+        if len(sources) == 2 and not config.is_file():
+            raise InputError(
+                "no settings of the model, which are needed to audit train",
+                path=config,
+                remedy="omit MODEL, or judge other documents with --split test",
+            )
+        run = RunConfig.read(config, chosen, output or Path("runs") / f"{data.resolve().stem}-audit")
+        read = {name: value for name, value in asdict(reading).items() if value is not None}
+        read |= {"skip_bad_rows": True} if skip_bad_rows else {}
+        read |= {"path": data} if len(sources) == 2 else {}
+        run = run.model_copy(update={"data": run.data.model_copy(update=read)})
+        if effort == "full":
+            check_output(run.output)
+            check_run(run)
         from hgclr.cli.progress import fold_progress
         from hgclr.evaluation.folds import audit_folds
 
-        quiet_libraries()
-        found = audit_folds(run, folds=folds, top=top, watch=fold_progress(folds))
+        count = folds or 5
+        found = audit_folds(run, folds=count, effort=effort or "head", top=limit, watch=fold_progress(count))
+        output = run.output if effort == "full" else output
     write_result(json_file, found.to_json())
     console = results(json_file)
     print_audit(found, console)
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
+
+
+def watch(
+    model: Model,
+    data: Data,
+    sources: Annotated[
+        list[str],
+        file("File, folder, pattern or URL with new texts, as for hgclr predict; '-': standard input.", "--input"),
+    ],
+    split: Annotated[str, option("Split to compare with: dev or test, which the model was not trained on.")] = "dev",
+    text_column: Annotated[
+        str | None, option("Column with the new texts; default: 'text', or that of the training.")
+    ] = None,
+    output: Annotated[Path | None, folder("Write drift.svg and drift.json here.")] = None,
+    json_file: JsonFile = None,
+    skip_bad_rows: SkipBadRows = False,
+) -> None:
+    """Compare the predictions on new texts with those on dev: which labels grew or shrank, and how sure the model is.
+
+    New texts need no labels. Predictions are compared with predictions, because a model's errors are on both sides.
+    Shares are compared by Fisher's exact test, corrected for the number of tests: a difference marked with * is
+    significant at 5 % over all tests together.
+
+    Example: **hgclr watch runs/first/model my-data --input last-week.csv --output drift**
+
+    Next: label some of the new texts, and train again
+    """
+    from hgclr.bulk.files import find_inputs, line_rows, make_chunk, read_chunks
+    from hgclr.bulk.run import text_columns_of
+    from hgclr.cli.tables import print_drift
+    from hgclr.data import DataFolder
+    from hgclr.data.readers import limited_lines
+    from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.backends import windows
+
+    if output is not None:
+        from hgclr.presentation import check_report
+
+        check_report(output)
+    files = find_inputs([name for name in sources if name != "-"])
+    place = find_folder(model, data)
+    columns = text_columns_of(place, text_column)
+    classifier = HierarchicalClassifier.load(place)
+    documents = DataFolder(data, taxonomy=classifier.taxonomy, skip_bad_rows=skip_bad_rows)
+    documents.split_path(split)
+
+    def texts() -> Iterator[str]:
+        chunks = [read_chunks(path, columns) for path in files]
+        if "-" in sources:
+            rows = line_rows(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0])
+            chunks.append(make_chunk(some, Path("-"), columns) for some in windows(rows, classifier.window))
+        for chunk in chain.from_iterable(chunks):
+            if chunk.problems and not skip_bad_rows:
+                raise chunk.problems[0].error()
+            if chunk.problems:
+                logger.warning("skipped %d bad rows of %s", len(chunk.problems), chunk.path)
+            yield from chunk.usable_texts
+
+    def observed(what: str, given: Iterator[str]) -> Observed:
+        with counting(what) as progress:
+
+            def counted() -> Iterator[str]:
+                for text in given:
+                    progress(1)
+                    yield text
+
+            return Observed.of(classifier.stream(counted()))
+
+    now = observed("new texts", texts())
+    before = observed(split, (document.text for document in documents.documents(split)))
+    found = compare_predictions(classifier.taxonomy, before, now)
+    content = found.to_json() | {"model": model, "data": str(data), "split": split, "input": sources}
+    write_result(json_file, content)
+    console = results(json_file)
+    print_drift(found, split, console)
+    if output is not None:
+        written = write_files(output, {"drift.svg": drift_plot(found), "drift.json": json_bytes(content)})
+        print_written(written, console)
 
 
 @reading_options
@@ -304,7 +395,6 @@ def calibrate(
         from hgclr.evaluation.folds import train_folds
         from hgclr.training.run_checks import data_folder
 
-        quiet_libraries()
         train = data_folder(run, classifier.taxonomy)
         for seed, fold in enumerate(train_folds(run, train, folds, watch=fold_progress(folds))):
             kept = set(np.random.default_rng(seed).permutation(fold.documents)[:most].tolist())

@@ -16,14 +16,15 @@ from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.evaluation.audit import Audit
 from hgclr.evaluation.comparison import PLAUSIBLE, Comparison, level_lines, score_lines
+from hgclr.evaluation.drift import RATES, Change, Drift
 from hgclr.evaluation.explanation import METHODS, Explanation, counted
 from hgclr.evaluation.positive_samples import PositiveSample
 from hgclr.files import HARMLESS
 from hgclr.inference.classifier import PredictedLabel, Prediction
 from hgclr.presentation import excerpt
 
-SHOWN_FINDINGS = 20
-"""Limit on the listed documents of an audit."""
+SHOWN_CHANGES = 20
+"""Limit on the listed labels whose share changed."""
 # Colours of equal lightness, on which black is readable on light and dark terminals.
 FOR = ("#a3adb8", "#86a5c9", "#639ddd", "#3f8ef0")
 AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
@@ -104,17 +105,16 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def print_audit(found: Audit, console: Console) -> None:
-    """Print the number of contradicted documents, and the first of them."""
-    share = 100 * found.contradicted / found.documents
-    by_kind = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.items())
-    summary = f"{found.contradicted:,} of {found.documents:,} documents ({share:.1f} %) are contradicted"
-    console.say(summary)
-    if by_kind:
-        console.say(by_kind)
+    """Print the documents that are contradicted most, and the number of doubted documents."""
+    title = f"likeliest errors: {len(found.findings):,} of {found.documents:,} documents in {found.split}"
+    console.say(
+        title if found.findings else f"no error found in {found.documents:,} documents in {found.split}", "bold"
+    )
+    console.say(f"judged by {found.judge}", "dim")
     if not found.findings:
         return
     rows: list[list[str | Text]] = []
-    for finding in found.findings[:SHOWN_FINDINGS]:
+    for finding in found.findings:
         strengths = {contradiction.label.path: contradiction.strength for contradiction in finding.contradictions}
         changes = []
         for sign, style, labels in (("−", "red", finding.gold), ("+", "green", finding.predicted)):
@@ -125,8 +125,29 @@ def print_audit(found: Audit, console: Console) -> None:
             [excerpt(finding.text, console.width), Text("\n").join(changes), str(finding.row), f"{finding.score:.2f}"]
         )
     print_table(console, ("text", "gold (−), predicted (+)", "row", "score"), rows, texts=2)
-    if len(found.findings) > SHOWN_FINDINGS:
-        console.say(f"and {len(found.findings) - SHOWN_FINDINGS:,} more: --output DIR writes them all", "dim")
+    console.say(f"score 1 or more: {found.doubted:,} documents; 1 is ten times less probable than usual", "dim")
+    if len(found.findings) < found.contradicted:
+        console.say(f"--all lists all {found.contradicted:,} documents with other predicted labels", "dim")
+
+
+def print_drift(found: Drift, split: str, console: Console) -> None:
+    """Print mean confidence, shares of texts, and the labels whose share changed significantly."""
+
+    def row(name: str, change: Change) -> list[str | Text]:
+        mark = " *" if change.significant else "  "
+        numbers = f"{100 * change.before:.1f}", f"{100 * change.now:.1f}", f"{100 * change.difference:+.1f}{mark}"
+        return [Text(name), *numbers, "< 0.001" if change.p_value < 0.001 else f"{change.p_value:.3f}"]
+
+    named = {"confidence": "mean confidence", **RATES}
+    rows = [row(named[change.name], change) for change in (found.confidence, *found.rates)]
+    rows += [row(" > ".join(change.path), change) for change in found.changed[:SHOWN_CHANGES]]
+    title = f"{found.now:,} new texts compared with {found.before:,} of {split}, in %"
+    captions = ["*: significant at 5 % over all tests (Holm); p: corrected in the same way"]
+    if not found.changed:
+        captions.append("no label has a significantly different share")
+    elif len(found.changed) > SHOWN_CHANGES:
+        captions.append(f"{len(found.changed) - SHOWN_CHANGES:,} more labels changed: --json FILE lists them")
+    print_table(console, ("", split, "new", "change", "p"), rows, title=title, caption="\n".join(captions))
 
 
 def print_calibrated(found: Calibrated, console: Console) -> None:

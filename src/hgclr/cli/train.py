@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hgclr.cli.console import (
+    STARTED,
     Console,
     is_first_rank,
     print_table,
     print_written,
-    quiet_libraries,
     results,
     standard_error,
     write_result,
@@ -62,6 +62,10 @@ def train(
         Literal["default", "hgclr", "paper", "published"] | None,
         option("Model settings to start from; see above.", metavar="PRESET"),
     ] = None,
+    effort: Annotated[
+        Literal["names", "head", "full"] | None,
+        option("Train nothing, a head on vectors of the encoder, or both; default: full.", metavar="EFFORT"),
+    ] = None,
     settings: Settings = None,
     output: Annotated[Path | None, folder("Folder to write; default: runs/NAME, by the data.")] = None,
     start: Annotated[
@@ -93,7 +97,7 @@ def train(
 
     Example: **hgclr train my-data --preset hgclr**
 
-    Example: **hgclr train my-data --set training.effort=head --output runs/quick**
+    Example: **hgclr train my-data --effort head --output runs/quick**
 
     Next: **hgclr evaluate** writes a report, **hgclr predict** labels texts, **hgclr serve** starts a web service.
     """
@@ -105,13 +109,16 @@ def train(
 
     options = {
         "model.preset": preset,
+        "training.effort": effort,
         "training.calibrate": None if calibrate is None else str(calibrate).lower(),
         "model.start": start,
         "model.label_changes": changes,
     }
     chosen = [f"{name}={value}" for name, value in options.items() if value is not None]
-    if preset is not None and any(each.partition("=")[0].strip() == "model.preset" for each in settings or []):
-        raise InputError("--preset and --set model.preset are both given", remedy="give one of them")
+    given = {each.partition("=")[0].strip() for each in settings or []}
+    for name, key in (("--preset", "model.preset"), ("--effort", "training.effort")):
+        if options[key] is not None and key in given:
+            raise InputError(f"{name} and --set {key} are both given", remedy="give one of them")
     if engine == "local" and (workers is not None or ray_address is not None):
         raise InputError("--workers and --ray-address are for the engine ray", remedy="add --engine ray")
     run = RunConfig.read(source, [*(settings or []), *chosen], output)
@@ -128,16 +135,16 @@ def train(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from hgclr.cli.progress import TrainingProgress
     from hgclr.cli.tables import print_calibrated, print_scores
+    from hgclr.provenance import Stopwatch
     from hgclr.training import train as run_training
 
-    quiet_libraries()
     try:
         if engine == "ray":
             from hgclr.training.on_ray import train_on_ray
 
             result = train_on_ray(run, resume=resume, workers=workers, address=ray_address)
         else:
-            with TrainingProgress(errors, run.model.architecture) as progress:
+            with TrainingProgress(errors) as progress:
                 result = run_training(
                     run,
                     data,
@@ -145,6 +152,8 @@ def train(
                     callbacks=[progress],
                     on_documents=progress.on_documents,
                     on_start=progress.on_start,
+                    on_stage=progress.on_stage,
+                    stopwatch=Stopwatch(STARTED, cpu=0.0),
                 )
     except KeyboardInterrupt:
         if state_of(run.output) == "empty":
@@ -207,7 +216,6 @@ def tune(
     from hgclr import tuning
     from hgclr.cli.progress import TrainingProgress
 
-    quiet_libraries()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = tuning.tune(
         run,
@@ -307,7 +315,6 @@ def quickstart(
     from hgclr.training import train as run_training
 
     check_output(output)
-    quiet_libraries()
     console = Console()
 
     def heading(number: int, text: str) -> None:
@@ -332,7 +339,8 @@ def quickstart(
             }
         )
         with TrainingProgress(standard_error(), name) as progress:
-            scores[name] = run_training(run, callbacks=[progress], on_documents=progress.on_documents).metrics
+            watch: dict[str, Any] = {"on_documents": progress.on_documents, "on_stage": progress.on_stage}
+            scores[name] = run_training(run, callbacks=[progress], **watch).metrics
     rows = []
     for name, metrics in scores.items():
         f1 = [f"{100 * metrics['test'][average]['f1']:.1f}" for average in ("micro", "macro")]

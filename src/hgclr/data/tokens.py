@@ -42,6 +42,7 @@ def tokenize_split(
     seed: int = 0,
     bad_rows: Path | None = None,
     progress: Callable[[int], None] | None = None,
+    on_total: Callable[[int], None] | None = None,
 ) -> datasets.Dataset:
     """Return a split as token ids, tokenised now or read from the cache.
 
@@ -56,6 +57,7 @@ def tokenize_split(
         limit, seed: take a random sample of this size, in file order; all documents if there are fewer.
         bad_rows: file for the skipped rows, as in `DataFolder.documents`; also written on a cached run.
         progress: called with the number of documents tokenised since the last call; not on a cached run.
+        on_total: called first with the number of documents, which takes a pass over the split; not on a cached run.
 
     Returns:
         Columns ``input_ids`` (list of int32, with special tokens), ``labels`` (list of int32, label indices),
@@ -74,6 +76,9 @@ def tokenize_split(
     target = entries / _key(folder, path, backend, sample)
     if not (target / TOKENS).is_file():
         count = 0
+        if on_total is not None:
+            total = sum(1 for _ in folder.usable(split))
+            on_total(total if limit is None else min(limit, total))
         with atomic_folder(target) as temporary:
             with (
                 (temporary / BAD_ROWS).open("w", encoding="utf-8") as record,

@@ -93,7 +93,7 @@ def fit_model(
         splits["dev" if number in held_out else "train"].append(Document(text, tuple(labels)))
     if kept is not None:
         check_new_run(run)
-    with quiet_libraries(), own_randomness():
+    with own_randomness():
         set_seed(seed)
         trained, tokenizer, _ = new_model(run, DocumentSet(taxonomy, splits))
         fitted = fit(
@@ -165,30 +165,9 @@ class EpochLog(TrainerCallback):
         )
 
 
-@contextmanager
-def quiet_libraries() -> Iterator[None]:
-    """Switch off the progress bars and messages of transformers and datasets, and restore them afterwards."""
-    import datasets
-    from transformers.utils import logging as transformers_logging
-
-    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    dataset_bars = not datasets.are_progress_bars_disabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(level)
-        if bars:
-            transformers_logging.enable_progress_bar()
-        if dataset_bars:
-            datasets.enable_progress_bars()
-
-
 def pack(classifier: HierarchicalClassifier) -> dict[str, bytes]:
     """Return the files of a classifier's model folder by name."""
-    with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary, quiet_libraries():
+    with tempfile.TemporaryDirectory(prefix="hgclr-") as temporary:
         classifier.save_pretrained(Path(temporary) / "model")
         return {path.name: path.read_bytes() for path in sorted((Path(temporary) / "model").iterdir())}
 
@@ -204,8 +183,7 @@ def unpack(files: Mapping[str, bytes]) -> HierarchicalClassifier:
 
 
 def _load_folder(folder: Path) -> HierarchicalClassifier:
-    with quiet_libraries():
-        classifier = HierarchicalClassifier.load(folder)
+    classifier = HierarchicalClassifier.load(folder)
     if not isinstance(classifier.backend, TorchBackend):
         raise InputError("this is an ONNX model", path=folder, remedy="load it with hgclr.HierarchicalClassifier")
     return classifier

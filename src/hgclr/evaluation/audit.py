@@ -13,6 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hgclr.data.folder import DataFolder, LabelReader
 from hgclr.data.readers import BadRow, RowProblem, read_rows
 from hgclr.decisions.settings import Decisions
@@ -26,7 +29,10 @@ logger = logging.getLogger(__name__)
 LISTED = 20
 """Maximum number of pairs of labels, and of labels, in the result."""
 SURE = 1.0
-"""Minimum strength of a contradiction that counts as an error: at least ten times less probable than usual."""
+"""Minimum strength of a contradiction, or score of a document, that counts as an error: ten times less probable than
+usual."""
+TOP = 20
+"""Documents in the result, unless more are wanted."""
 EXAMPLES = 2
 """Example documents per pair of labels."""
 PAIRS_OF_DOCUMENT = 100
@@ -51,6 +57,10 @@ class LabelSurvey(NamedTuple):
     documents: int
     one_path: bool
     ends_inside: bool
+
+
+ScoredWindow = tuple[list[LabelledRow], NDArray[np.float32], NDArray[np.bool_]]
+"""Documents with their logits and gold labels, (n, K)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +161,8 @@ class Audit:
         file: the file of the split.
         split: its name.
         documents: number of documents.
+        judge: the models that judge the documents.
+        doubted: number of documents with a score of at least :data:`SURE`.
         contradicted: number of documents with other predicted than gold labels.
         kinds: number of contradicted documents by kind.
         findings: the most contradicted documents, strongest first.
@@ -162,6 +174,8 @@ class Audit:
     file: str
     split: str
     documents: int
+    judge: str
+    doubted: int
     contradicted: int
     kinds: Mapping[Kind, int]
     findings: tuple[AuditFinding, ...]
@@ -186,7 +200,7 @@ def audit(
     folder: DataFolder,
     split: str = "dev",
     *,
-    top: int = 50,
+    top: int | None = TOP,
     on_survey: Callable[[int], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Audit:
@@ -202,7 +216,7 @@ def audit(
         classifier: the model, which was not trained on these documents.
         folder: the documents, read with the classifier's label tree.
         split: its split; for ``train`` see :func:`hgclr.evaluation.folds.audit_folds`.
-        top: number of documents to return.
+        top: number of documents to return; None returns all that are contradicted.
         on_survey: called once, with the number of documents of the split.
         progress: called with the number of documents read since the last call.
 
@@ -218,14 +232,15 @@ def audit(
     if split == "train":
         logger.warning(
             "a model finds few errors in documents that it was trained on; to audit train with out-of-fold models,"
-            " use hgclr audit --folds"
+            " use hgclr audit DATA"
         )
     survey = survey_labels(folder, split)
     if on_survey is not None:
         on_survey(survey.documents)
     auditor = Auditor(folder, split)
-    auditor.read(classifier, labelled_rows(folder, split), survey, progress=progress)
-    return auditor.result(top)
+    windows = classifier.scored_windows(labelled_rows(folder, split), progress=progress)
+    auditor.read(classifier.decisions, windows, survey)
+    return auditor.result(top, "the model")
 
 
 def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) -> Iterator[LabelledRow]:
@@ -291,30 +306,28 @@ class Auditor:
 
     def read(
         self,
-        classifier: HierarchicalClassifier,
-        rows: Iterable[LabelledRow],
+        own: Decisions,
+        windows: Iterable[ScoredWindow],
         survey: LabelSurvey,
-        *,
-        progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add documents that the classifier was not trained on; ``survey`` sets :func:`audit_decisions`."""
-        decisions = audit_decisions(classifier.decisions, survey)
-        for window, logits, gold in classifier.scored_windows(rows, progress=progress):
-            decided = decisions.decide(classifier.decisions.probabilities(logits))
+        """Add documents with the logits of a model that was not trained on them, and the model's decisions.
+
+        ``survey`` sets :func:`audit_decisions`.
+        """
+        decisions = audit_decisions(own, survey)
+        for window, logits, gold in windows:
+            decided = decisions.decide(own.probabilities(logits))
             self._agreement.update(decided.probabilities, gold)
             self._log.update([row.number for row in window], decided.probabilities, gold, decided.predicted)
 
-    def result(self, top: int) -> Audit:
+    def result(self, top: int | None, judge: str) -> Audit:
         """Return the audit with the ``top`` most contradicted documents, ties in file order."""
         log, taxonomy, documents = self._log, self.folder.taxonomy, self._agreement.documents
         scorer = Scorer(taxonomy, self._agreement.usual())
-        if 2 * len(log) > documents:
-            logger.warning(
-                "the model contradicts %d of %d documents, so it may be the model that is wrong",
-                len(log),
-                documents,
-            )
         scores = [scorer.score(document) for document in log]
+        doubted = sum(score >= SURE for score in scores)
+        if 2 * doubted > documents:
+            logger.warning("%d of %d documents look wrong, so it may be the model that is wrong", doubted, documents)
         kinds = Counter(scorer.kind(document) for document in log)
         order = sorted(range(len(log)), key=lambda place: (-scores[place], log.rows[place]))
         counts, examples = _confused_pairs(scorer, (log[place] for place in order))
@@ -332,6 +345,8 @@ class Auditor:
             file=str(self.folder.split_path(self.split)),
             split=self.split,
             documents=documents,
+            judge=judge,
+            doubted=doubted,
             contradicted=len(log),
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
             findings=tuple(_finding(log[place], scores[place], scorer, rows[log.rows[place]]) for place in order[:top]),

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import datasets
 import numpy as np
 from numpy.typing import NDArray
-from transformers import TrainerCallback
+from transformers import PreTrainedTokenizerBase, TrainerCallback
 
-from hgclr.data.folder import DataFolder, Document, DocumentSet
+from hgclr.data.folder import DataFolder, Document, DocumentSet, label_documents
 from hgclr.data.readers import text_hash
 from hgclr.data.split import TextSurvey
-from hgclr.data.tokens import sample_documents
+from hgclr.data.tokens import sample_documents, tokenize_documents, tokenize_split
+from hgclr.decisions.settings import Decisions
+from hgclr.decisions.tuning import ENTRIES
 from hgclr.errors import InputError
-from hgclr.evaluation.audit import Audit, Auditor, LabelledRow, labelled_rows, survey_labels
+from hgclr.evaluation.audit import TOP, Audit, Auditor, LabelledRow, ScoredWindow, labelled_rows, survey_labels
 from hgclr.files import read_json, write_json
 from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.backends import windows
+from hgclr.inference.classifier import gold_rows
+from hgclr.models import FlatForSequenceClassification
+from hgclr.registry import is_pretrained
 from hgclr.training import RunConfig, train
+from hgclr.training.fitting import FROZEN_LENGTH, base_rates, label_counts
+from hgclr.training.head import STRENGTH, encode_documents, fit_vectors, vector_store
+from hgclr.training.run import new_model
 from hgclr.training.run_checks import check_splits, data_folder
+from hgclr.training.settings import ModelSettings
+from hgclr.training.trainer import Collator
 
 logger = logging.getLogger(__name__)
 SPLIT = "train"
+ROWS = 2048
+"""Limit on the documents of a window."""
+
+
+def _ignore(*progress: object) -> None:
+    pass
 
 
 class FoldWatch(NamedTuple):
     """Callbacks for the training of a fold's model; see :func:`hgclr.training.train`."""
 
     callbacks: Sequence[TrainerCallback] = ()
-    on_documents: Callable[[int], None] | None = None
+    on_documents: Callable[[int], None] = _ignore
+    on_stage: Callable[[str, int | None], None] = _ignore
 
 
 Watch = Callable[[int], AbstractContextManager[FoldWatch]]
-"""Called with the number of a fold, counted from 1, before its model is trained."""
+"""Called with the number of a fold, counted from 1, before its model is trained; with 0 before work for all folds."""
 
 
 class OutOfFold(NamedTuple):
@@ -51,20 +71,22 @@ def audit_folds(
     run: RunConfig,
     *,
     folds: int = 5,
-    top: int = 50,
+    effort: Literal["head", "full"] = "head",
+    top: int | None = TOP,
     watch: Watch | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> Audit:
     """Return the documents of ``train`` whose labels out-of-fold models contradict most.
 
-    Trains one model for each fold, see :func:`train_folds`.
+    With the effort ``head``, a head for each fold is fitted to vectors of the pretrained encoder ``run.model.encoder``,
+    which was not trained on the documents; each document is encoded once. With ``full``, a model for each fold is
+    trained with the settings of ``run``, see :func:`train_folds`.
 
     Args:
-        run: settings of the training; ``run.output`` is the folder of the audit.
+        run: data and settings; for ``full``, ``run.output`` is the folder of the models.
         folds: number of folds.
-        top: number of documents to return.
+        effort: what is trained for each fold.
+        top: number of documents to return; None returns all that are contradicted.
         watch: see :data:`Watch`.
-        progress: called with the number of documents read since the last call.
 
     Raises:
         InputError: if settings and data do not match, or the folder has the folds of another audit.
@@ -74,9 +96,80 @@ def audit_folds(
     folder = data_folder(run, run.data.taxonomy)
     survey = survey_labels(folder, SPLIT)
     auditor = Auditor(folder, SPLIT)
+    if effort == "head":
+        decisions, windows = head_folds(run, folder, folds, watch=watch)
+        auditor.read(decisions, windows, survey)
+        return auditor.result(top, f"{folds} heads on the encoder {run.model.encoder}, each fitted to the other folds")
     for fold in train_folds(run, folder, folds, watch=watch):
-        auditor.read(fold.classifier, fold.rows, survey, progress=progress)
-    return auditor.result(top)
+        auditor.read(fold.classifier.decisions, fold.classifier.scored_windows(fold.rows), survey)
+    return auditor.result(top, f"{folds} models, each trained on the other folds")
+
+
+def head_folds(
+    run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None
+) -> tuple[Decisions, Iterator[ScoredWindow]]:
+    """Fit a head for each fold to the other folds; return the decisions, and the documents of train with their logits.
+
+    The vectors are those of the pretrained encoder: one that was trained on the documents would know their labels.
+    """
+    _refuse_start(run)
+    if not is_pretrained(run.model.encoder):
+        what = f"the encoder {run.model.encoder} is not pretrained"
+        raise InputError(what, remedy="add --effort full, which trains a model for each fold")
+    kept = {name: value for name, value in run.model.overrides.items() if name in ("max_length", "pooling")}
+    training = run.training.model_copy(update={"effort": "head"})
+    run = run.model_copy(update={"model": ModelSettings(encoder=run.model.encoder, **kept), "training": training})
+    model, tokenizer, _ = new_model(run, folder)
+    assert isinstance(model, FlatForSequenceClassification)
+    return Decisions(folder.taxonomy, thresholds=model.config.threshold), _head_windows(
+        model, tokenizer, folder, deal(folder, SPLIT, folds, run.training.seed), watch
+    )
+
+
+def _head_windows(
+    model: FlatForSequenceClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: DataFolder,
+    dealt: Dealt,
+    watch: Watch | None,
+) -> Iterator[ScoredWindow]:
+    labels, longest = len(folder.taxonomy), model.config.max_length
+    with nullcontext(FoldWatch()) if watch is None else watch(0) as watching:
+        begin, progress = watching.on_stage, watching.on_documents
+        begin("reading train", len(dealt.folds))
+        tokens = tokenize_split(folder, SPLIT, tokenizer, max_length=longest, progress=progress)
+        own = tokenize_documents(label_documents(folder.taxonomy), tokenizer, max_length=longest)
+        learned = datasets.concatenate_datasets([tokens, own])
+        collator = Collator(labels, tokenizer.pad_token_id, model.config.cut_length, progress)
+        model.start_from_names(tokenizer, length=FROZEN_LENGTH)
+        start = copy.deepcopy(model.classifier.state_dict())
+        with vector_store(len(learned), model.config.text_encoder.hidden_size) as vectors:
+            begin("encoding train", len(learned))
+            for places, rows, _ in encode_documents(model, learned, collator, lambda batch: model.encode(**batch)):
+                vectors[places] = rows
+            folds = int(dealt.folds.max()) + 1
+            begin("fitting heads", folds)
+            for fold in range(folds):
+                others = np.flatnonzero(dealt.folds != fold)
+                model.classifier.load_state_dict(start)
+                model.set_base_rates(base_rates(label_counts(tokens.select(others), labels), len(others)))
+                known = np.concatenate([others, np.arange(len(tokens), len(learned))])
+                fit_vectors(model, vectors[known], learned.select(known), STRENGTH)
+                progress(1)
+                weight, bias = (part.detach().cpu().numpy() for part in model.classifier.parameters())
+                inside = zip(np.flatnonzero(dealt.folds == fold), _rows(folder, dealt, fold, inside=True), strict=True)
+                for window in windows(inside, max(1, min(ROWS, ENTRIES // labels))):
+                    numbers, found = map(list, zip(*window, strict=True))
+                    yield found, vectors[numbers] @ weight.T + bias, gold_rows(found, labels)
+
+
+def _refuse_start(run: RunConfig) -> None:
+    if run.model.start is not None:
+        raise InputError(
+            "model.start is set, and that model may have been trained on the documents of every fold",
+            path=run.model.start,
+            remedy="remove it",
+        )
 
 
 def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch | None = None) -> Iterator[OutOfFold]:
@@ -88,12 +181,7 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
     Raises:
         InputError: if settings and data do not match, or the folder has other folds.
     """
-    if run.model.start is not None:
-        raise InputError(
-            "model.start is set, and that model may have been trained on the documents of every fold",
-            path=run.model.start,
-            remedy="remove it",
-        )
+    _refuse_start(run)
     check_splits(run, folder)
     dealt = deal(folder, SPLIT, folds, run.training.seed)
     _check_record(run, folds, dealt)
@@ -108,7 +196,7 @@ def train_folds(run: RunConfig, folder: DataFolder, folds: int, *, watch: Watch 
         if not (own.output / "metrics.json").is_file():  # the last file that training writes
             data = fold_data(folder, dealt, fold)
             with nullcontext(FoldWatch()) if watch is None else watch(fold + 1) as watching:
-                train(own, data, resume=True, callbacks=watching.callbacks, on_documents=watching.on_documents)
+                train(own, data, resume=True, **watching._asdict())
         for name in ("checkpoints", "training-model"):
             shutil.rmtree(own.output / name, ignore_errors=True)
         classifier = HierarchicalClassifier.load(own.output / "model")

@@ -21,6 +21,7 @@ from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load_model
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
+from hgclr.models.pretrained import quiet_libraries
 
 Target = Literal["stock", "sentence-transformers", "onnx", "onnx-int8"]
 Batch = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -138,7 +139,7 @@ def write_checked(
     tokenizer.model_max_length = max_length  # other programs must truncate texts at the same length
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.backend_tokenizer.enable_truncation(max_length)
-    with new_folder(output) as folder:
+    with new_folder(output) as folder, quiet_libraries():
         write(folder)
         tokenizer.save_pretrained(folder)
         source.loaded.decisions.write(folder)

@@ -305,9 +305,7 @@ class HierarchicalClassifier:
     ) -> Iterator[tuple[list[AnyLabelled], NDArray[np.float32], NDArray[np.bool_]]]:
         """Yield windows of documents with their logits and gold labels, (n, K)."""
         for window in windows(documents, self.window):
-            gold = np.zeros((len(window), len(self.taxonomy)), dtype=np.bool_)
-            for row, document in enumerate(window):
-                gold[row, list(document.labels)] = True
+            gold = gold_rows(window, len(self.taxonomy))
             yield window, self._compute([document.text for document in window])[0], gold
             if progress is not None:
                 progress(len(window))
@@ -450,6 +448,14 @@ class HierarchicalClassifier:
 def _several(texts: Iterable[str]) -> Iterable[str]:
     """Return one text as a list: iterating over it would yield its characters."""
     return [texts] if isinstance(texts, str) else texts
+
+
+def gold_rows(documents: Sequence[LabelledDocument], labels: int) -> NDArray[np.bool_]:
+    """Return the gold labels of documents, (n, K)."""
+    gold = np.zeros((len(documents), labels), dtype=np.bool_)
+    for row, document in enumerate(documents):
+        gold[row, list(document.labels)] = True
+    return gold
 
 
 def sampled(folder: DataFolder, split: str, limit: int | None, seed: int = 0) -> Iterator[Document]:

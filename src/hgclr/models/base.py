@@ -29,7 +29,14 @@ from hgclr.config import HGCLRSettings
 from hgclr.encoders import encoder_load_error, encoder_pooling
 from hgclr.errors import InputError, refuse_broken
 from hgclr.files import atomic_folder
-from hgclr.models.pretrained import load_encoder_config, load_from_encoder, new_encoder, position_count, without_pooler
+from hgclr.models.pretrained import (
+    load_encoder_config,
+    load_from_encoder,
+    new_encoder,
+    position_count,
+    quiet_libraries,
+    without_pooler,
+)
 from hgclr.nn.fast import in_length_groups
 from hgclr.nn.gathering import world_size
 from hgclr.nn.objective import classification_loss, recursive_regularisation
@@ -375,6 +382,7 @@ def load_tokenizer(encoder: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+@quiet_libraries()
 def save(
     model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transformers import MODEL_MAPPING, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from hgclr.encoders import encoder_load_error, resolve_encoder
 from hgclr.errors import InputError, refuse_broken
@@ -26,6 +29,21 @@ HEADS = (
 BESIDE, NONE = f"{POOLER}|{POSITIONS}|{HEADS}", r"(?!)"
 
 
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Switch off the progress bars and messages of transformers, and restore them afterwards."""
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+@quiet_libraries()
 def load_pretrained(kind: Any, source: str | Path, **arguments: Any) -> Any:
     """Call ``from_pretrained`` of a class for a folder or hub name, without running code from its files.
 

@@ -7,7 +7,6 @@ probabilities, so there is nothing to tune.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from hgclr.files import write_json
 from hgclr.inference.backends import windows
 from hgclr.metrics.scores import MultiLabelScores, by_frequency
 from hgclr.models.base import load_tokenizer
-from hgclr.provenance import machine
+from hgclr.provenance import Stopwatch, machine
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig
 from hgclr.training.head import LEAST
@@ -94,7 +93,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         require_extra("hiclass", extra="paper", capability="The local classifier per parent node")
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    started, cpu_started = time.monotonic(), time.process_time()
+    stopwatch = Stopwatch()
     folder = data_folder(run, run.data.taxonomy)
     splits, taxonomy = read_splits(run, folder, on_documents), folder.taxonomy
     terms = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=TERMS)
@@ -104,7 +103,6 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         raise InputError(f"TF-IDF: {error}", path=folder.split_path("train")) from error
     train, dev = (_Split.of(splits[name], terms, taxonomy) for name in ("train", "dev"))
     best, tried = _search(kind, train, dev, run.training.seed)
-    seconds, cpu_seconds = time.monotonic() - started, time.process_time() - cpu_started
     counts = train.gold.sum(axis=0)
     metrics: dict[str, Any] = {
         "run": run.model_dump(mode="json", exclude_none=True, exclude={"model": {"architecture", "preset"}}),
@@ -119,8 +117,6 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
         "label_documents": 0,
         "labels": len(taxonomy),
         "history": [],
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(cpu_seconds, 1),
         "machine": machine("scikit-learn", "scipy", "hiclass"),
     }
     decisions = {"": Decisions(taxonomy), "_at_0.5": Decisions(taxonomy)}
@@ -136,6 +132,7 @@ def run_classical(kind: Kind, run: RunConfig, *, on_documents: Callable[[int], N
             split = dev if name == "dev" else _Split.of(splits[name], terms, taxonomy)
             for suffix, scores in zip(decisions, _score(best.model, split, list(decisions.values())), strict=True):
                 metrics[name + suffix] = {**scores.to_json(), "by_frequency": by_frequency(scores, counts)}
+    metrics |= stopwatch.read()
     write_json(run.output / "metrics.json", metrics)
     return metrics
 

@@ -17,7 +17,6 @@ from hgclr.cli.console import (
     counting,
     print_table,
     print_written,
-    quiet_libraries,
     standard_error,
 )
 from hgclr.cli.options import Reading, Seed, Settings, folder, number_list, option, options_from, reading_options
@@ -132,7 +131,6 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
             raise InputError("each row of systems has its own preset", remedy=f"use --rows hgclr-{preset}")
         from hgclr.paper.tables import reproduce, table_cells
 
-        quiet_libraries()
         experiment = shared.experiment(preset=preset, corpus=corpus, keep_models=keep_models)
         summary = reproduce(TABLES[name], experiment=experiment, **shared.running(seeds))
         console = Console()
@@ -226,7 +224,6 @@ def curves(
         require_extra(module, extra="paper", capability="Learning curves")
     from hgclr.paper.curves import parse_sizes, run_curves
 
-    quiet_libraries()
     drawn = run_curves(parse_sizes(sizes), experiment=shared.experiment(), **shared.running(seeds))
     print_written(shared.output / f"curves.{suffix}" for suffix in ("md", "json", *(["svg"] if drawn.panels else [])))
     _end([f"missing: {what}" for what in drawn.missing], bool(drawn.panels))
@@ -277,7 +274,6 @@ def regime(
             title = f"Estimated time: {sum(each.hours for each in estimates):.1f} hours at the present load"
             print_table(standard_error(), ["arm", "runs", "hours", "CPU hours", "measured by"], rows, title=title)
 
-    quiet_libraries()
     running = shared.running(seeds)
     made = run_regime(experiment=shared.experiment(), per_leaf=per_leaf, on_estimate=print_estimate, **running)
     console = Console()
@@ -339,7 +335,6 @@ def figure5(
     from hgclr.paper.label_map import map_models, write_label_maps
     from hgclr.provenance import machine
 
-    quiet_libraries()
     check_output(output)
     folders = {"flat": flat, "HGCLR": hgclr}
     with standard_error().status("mapping the label vectors"):
@@ -388,7 +383,6 @@ def figure3(
     from hgclr.inference import HierarchicalClassifier
     from hgclr.provenance import machine
 
-    quiet_libraries()
     network, name = load_label_side(model, keep), "/".join(model.resolve().parts[-2:])
     classifier, taxonomy, rule = HierarchicalClassifier.load(model), network.config.taxonomy, keep_rule(network.config)
     source = reading.open(data, taxonomy=taxonomy)

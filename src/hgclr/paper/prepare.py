@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from hgclr.cli.console import Console, quiet_libraries
+from hgclr.cli.console import Console
 from hgclr.cli.data import prepare
 from hgclr.cli.options import AddAncestors, DataOutput, NewFolder, file, folder, option, options_from
 from hgclr.errors import require_extra
@@ -283,7 +283,6 @@ def import_published(
     require_extra("torch", extra="train", capability="Importing a published checkpoint")
     from hgclr.paper.published import import_published as run_import
 
-    quiet_libraries()
     result = run_import(checkpoint, data_path, encoder, output)
     lines = [
         f"{len(result.taxonomy)} labels, depth {result.taxonomy.depth}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -25,11 +24,13 @@ from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, require_extra
 from hgclr.metrics.scores import by_frequency
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel, architecture_of
+from hgclr.models.pretrained import quiet_libraries
 from hgclr.nn.gathering import rank, world_size
+from hgclr.provenance import Stopwatch
 from hgclr.registry import is_pretrained
 from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
 from hgclr.training.distributed import from_first_rank, share_weights
-from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions
+from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions, tuned_on
 from hgclr.training.recipe import MANY_DOCUMENTS, Precision, Recipe, choose_precision, make_recipe
 from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, TrainingSettings
@@ -95,6 +96,7 @@ class Plan:
     lora: str | None = None
 
 
+@quiet_libraries()
 def fit(
     model: HierarchicalPreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -111,6 +113,7 @@ def fit(
     callbacks: Sequence[TrainerCallback] = (),
     on_documents: Callable[[int], None] | None = None,
     on_start: Callable[[Plan], None] | None = None,
+    on_stage: Callable[[str, int | None], None] | None = None,
 ) -> Fitted:
     """Train a model on ``train``, keep the best epoch on ``dev``, tune decisions there, score ``test`` once.
 
@@ -130,13 +133,14 @@ def fit(
         output: folder for checkpoints and TensorBoard; None keeps neither.
         resume: continue from the newest complete checkpoint in ``output``.
         callbacks: further callbacks of the Trainer, such as a progress bar.
-        on_documents: called with the number of documents encoded since the last call, while a head is fitted.
+        on_documents: called with the number of documents encoded since the last call, except by the Trainer.
         on_start: called with the plan before training starts.
+        on_stage: called with the name of each stage and, if known, its number of documents.
 
     Raises:
         InputError: if model, documents and settings do not fit together, or memory runs out.
     """
-    settings, started, cpu_started = settings or TrainingSettings(), time.monotonic(), time.process_time()
+    settings, stopwatch = settings or TrainingSettings(), Stopwatch()
     taxonomy, effort = model.config.taxonomy, settings.effort
     splits = {"train": train, "dev": dev, "test": test}
     tokens = {
@@ -155,6 +159,12 @@ def fit(
     if effort != "names" and "dev" not in tokens:
         kept, held_out = hold_out(len(tokens["train"]), HELD_OUT, settings.seed)
         tokens |= {"train": tokens["train"].select(kept), "dev": tokens["train"].select(held_out)}
+
+    def begin(stage: str, total: int | None = None) -> None:
+        if on_stage is not None:
+            on_stage(stage, total)
+
+    begin("preparing labels")
     counts = label_counts(tokens.get("train"), len(taxonomy))
     rates = base_rates(counts, len(tokens.get("train", ())))
     parts = [tokens["train"]] if "train" in tokens else []
@@ -163,7 +173,7 @@ def fit(
         parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
         logger.info("added %d label documents to train", len(parts[-1]))
     learned = datasets.concatenate_datasets(parts)
-    collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length)
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length, on_documents)
     from_names = not continued and flat is not None and model.config.classifier_start == "names"
     if flat is not None and from_names:
         flat.start_from_names(tokenizer, length=FROZEN_LENGTH if effort == "head" else 1.0)
@@ -200,14 +210,16 @@ def fit(
             )
             refits = len(learned) >= MANY_DOCUMENTS if settings.refit_head is None else settings.refit_head
             if refits and flat is not None:
+                begin("refitting the head", len(learned) + 2 * tuned_on(tokens["dev"], len(taxonomy)))
                 how["recipe"]["refit_head"], tuned = refit_head(
-                    flat, learned, tokens["dev"], collator, seed=settings.seed, on_documents=on_documents
+                    flat, learned, tokens["dev"], collator, seed=settings.seed
                 )
         elif flat is not None:
             tell(None, "fp32", model.device)
             if effort == "head":
                 flat.set_base_rates(rates)
-                how["recipe"] = fit_head(flat, learned, collator, on_documents=on_documents)
+                begin("fitting the head", len(learned))
+                how["recipe"] = fit_head(flat, learned, collator)
             else:
                 flat.classify_by_names(tokenizer)
         metrics: dict[str, Any] = {
@@ -215,8 +227,6 @@ def fit(
             "documents": {name: len(split) for name, split in tokens.items()},
             "label_documents": len(learned) - len(tokens.get("train", ())),
             "labels": len(taxonomy),
-            "seconds": round(time.monotonic() - started, 1),
-            "cpu_seconds": round(time.process_time() - cpu_started, 1),
         }
         # Tune decisions on dev, and score dev and test with them and at 0.5.
         half = Decisions(taxonomy, thresholds=model.config.threshold)
@@ -226,6 +236,7 @@ def fit(
         elif settings.calibrate is False:
             tuned = None
         elif tuned is None:
+            begin("tuning decisions", tuned_on(tokens["dev"], len(taxonomy)))
             tuned = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
         if tuned is not None:
             decisions[""] = tuned.decisions
@@ -236,10 +247,11 @@ def fit(
             }
         for name in ("dev", "test"):
             if name in tokens:
+                begin(f"scoring {name}", len(tokens[name]))
                 for suffix, scores in final_scores(model, tokens[name], collator, decisions).items():
                     frequency = by_frequency(scores, counts.numpy())
                     metrics[name + suffix] = {**scores.to_json(), "by_frequency": frequency}
-    return Fitted(decisions[""], tuned, metrics)
+    return Fitted(decisions[""], tuned, metrics | stopwatch.read())
 
 
 def _train(
@@ -336,6 +348,7 @@ def trainer_arguments(
         greater_is_better=True,
         logging_steps=min(50, recipe.steps_per_epoch),
         logging_nan_inf_filter=False,
+        include_num_input_tokens_seen="non_padding",  # for the time left
         restore_callback_states_from_checkpoint=True,
         seed=settings.seed,
         use_cpu=not torch.accelerator.is_available(),

@@ -64,12 +64,17 @@ def encode_documents(
         yield places, rows.float().cpu().numpy(), gold
 
 
+def tuned_on(dev: datasets.Dataset, labels: int) -> int:
+    """Return the number of documents in dev that decisions are tuned on."""
+    return min(len(dev), max(LEAST, ENTRIES // labels))
+
+
 def tune_decisions(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
     """Tune decisions on dev, or on a random sample if it is large; return None if it is too small."""
     taxonomy = model.config.taxonomy
-    most = max(LEAST, ENTRIES // len(taxonomy))
+    most = tuned_on(tokens, len(taxonomy))
     if len(tokens) < LEAST:
         logger.warning(
             "thresholds stay at 0.5: tuning needs %d documents in dev, which has %d; add documents to dev, or tune on"
@@ -110,7 +115,6 @@ def fit_head(
     collator: Collator,
     *,
     strength: float = STRENGTH,
-    on_documents: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Fit the head to the encoder's vectors, regularised towards its current rows, and return the recipe.
 
@@ -118,27 +122,25 @@ def fit_head(
     ``strength``, W_0 are the current rows. Without training, these are the vectors of the label names, so that a label
     with few documents stays near its name.
 
-    Each document is encoded once; ``on_documents`` is called with the number of documents since the last call. Many
-    vectors are stored in a file and gradients are summed in parts, so memory hardly grows with the documents.
+    Each document is encoded once. Many vectors are stored in a file and gradients are summed in parts, so memory hardly
+    grows with the documents.
     """
-    with _vectors(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
+    with vector_store(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
         for _ in range(-(-len(learned) // (BATCH * world_size()))):  # batches of the rank that has the most
             part = next(encoded, None)
-            if part is not None and on_documents is not None:
-                on_documents(len(part[0]))
             for each in gather_objects(None if part is None else part[:2]):
                 if each is not None and rank() == 0:
                     vectors[each[0]] = each[1]
         if rank() == 0:
-            _fit(model, vectors, learned, strength)
+            fit_vectors(model, vectors, learned, strength)
     share_weights(model.classifier)
     logger.info("fitted a head of %d labels to %d vectors", model.config.label_count, len(learned))
     return {"strength": strength, "iterations": ITERATIONS}
 
 
 @contextmanager
-def _vectors(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
+def vector_store(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
     """Yield an array for vectors, (N, H), in memory or, if it is large, in a temporary file in the cache."""
     size = 4 * documents * width
     if size <= IN_MEMORY:
@@ -151,9 +153,10 @@ def _vectors(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
         yield np.memmap(file, dtype=np.float32, mode="w+", shape=(documents, width))
 
 
-def _fit(
+def fit_vectors(
     model: FlatForSequenceClassification, vectors: NDArray[np.float32], learned: datasets.Dataset, strength: float
 ) -> None:
+    """Fit the head to vectors of documents, (N, H); see :func:`fit_head`."""
     head = model.classifier
     start = head.weight.detach().cpu()  # W_0
     weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
@@ -190,7 +193,6 @@ def refit_head(
     collator: Collator,
     *,
     seed: int,
-    on_documents: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], Calibrated | None]:
     """Refit the head of a trained model, see :func:`fit_head`; return the recipe and the decisions tuned on dev.
 
@@ -198,7 +200,7 @@ def refit_head(
     on dev is kept; each is scored with its own decisions, on documents that they were not tuned on.
     """
     former, before = copy.deepcopy(model.classifier), tune_decisions(model, dev, collator, seed=seed)
-    recipe = fit_head(model, learned, collator, strength=TRAINED_STRENGTH, on_documents=on_documents)
+    recipe = fit_head(model, learned, collator, strength=TRAINED_STRENGTH)
     after = tune_decisions(model, dev, collator, seed=seed)
     kept = before is None or after is None or after.after.by("both") > before.after.by("both")
     if not kept:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from hgclr.models import architecture as find_architecture
 from hgclr.models.base import load_tokenizer, save
 from hgclr.models.pretrained import load_weights
 from hgclr.nn.gathering import rank
-from hgclr.provenance import machine
+from hgclr.provenance import Stopwatch, machine
 from hgclr.registry import merged, resolve
 from hgclr.remote import local
 from hgclr.training import run_checks as checks
@@ -59,7 +59,9 @@ def train(
     callbacks: Sequence[TrainerCallback] = (),
     on_documents: Callable[[int], None] | None = None,
     on_start: Callable[[Plan], None] | None = None,
+    on_stage: Callable[[str, int | None], None] | None = None,
     score_test: bool = True,
+    stopwatch: Stopwatch | None = None,
 ) -> TrainingResult:
     """Train on ``train``, select the best epoch on ``dev``, score ``test`` once, save the result.
 
@@ -75,9 +77,11 @@ def train(
         resume: continue from the newest complete checkpoint in ``run.output``, if there is one; a finished run is
             returned unchanged.
         callbacks: further Trainer callbacks, such as a progress bar.
-        on_documents: called with the number of documents tokenised, or encoded for a head, since the last call.
+        on_documents: called with the number of documents of the stage since the last call.
         on_start: called with the plan before training starts.
+        on_stage: called with the name of each stage and, if known, its number of documents.
         score_test: False while settings are tuned, so that the choice cannot depend on test.
+        stopwatch: started with the command, for ``seconds`` and ``cpu_seconds``; by default they count from this call.
 
     Raises:
         InputError: if settings, data or encoder do not fit together, the output folder holds another run, or another
@@ -87,7 +91,12 @@ def train(
         run = RunConfig.read(run, list(settings), output)
     elif output is not None or settings:
         raise TypeError("output and settings are part of a RunConfig; give them only with a path")
-    resume = resume or checks.restarted()
+    resume, stopwatch = resume or checks.restarted(), stopwatch or Stopwatch()
+
+    def begin(stage: str, total: int | None = None) -> None:
+        if on_stage is not None:
+            on_stage(stage, total)
+
     with process_group(), ExitStack() as stack:
 
         def enter() -> TrainingResult | None:
@@ -99,16 +108,15 @@ def train(
 
         if (finished := on_first_rank(enter)) is not None:
             return finished
-        started, cpu_started = time.monotonic(), time.process_time()
+        begin("loading the model")
         where = machine()  # now, because the commit may change during training
         set_seed(run.training.seed)
         if run.model.start is None:
             model, tokenizer, data = new_model(run, data)
         else:
             model, tokenizer, data = started_model(run, local(run.model.start), data)
-        tokens = tokenize_splits(run, data, tokenizer, model.config.max_length, on_documents)
+        tokens = tokenize_splits(run, data, tokenizer, model.config.max_length, on_documents, begin)
         on_first_rank(lambda: _record_documents(run, tokens))
-        read = {"seconds": time.monotonic() - started, "cpu_seconds": time.process_time() - cpu_started}
         fitted = fit(
             model,
             tokenizer,
@@ -124,10 +132,11 @@ def train(
             callbacks=callbacks,
             on_documents=on_documents,
             on_start=on_start,
+            on_stage=on_stage,
         )
-        fitted.metrics.update({name: round(fitted.metrics[name] + spent, 1) for name, spent in read.items()})
         fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
-        return save_run(run, model, tokenizer, fitted, where)
+        begin("saving")
+        return save_run(run, model, tokenizer, fitted, where, stopwatch)
 
 
 def finished_run(run: RunConfig, *, resume: bool) -> TrainingResult | None:
@@ -163,8 +172,12 @@ def save_run(
     tokenizer: PreTrainedTokenizerBase,
     fitted: Fitted,
     where: dict[str, Any] | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> TrainingResult:
-    """Write settings, the deployed model, the training model and the metrics into ``run.output``."""
+    """Write settings, the deployed model, the training model and the metrics into ``run.output``.
+
+    With a ``stopwatch``, ``seconds`` and ``cpu_seconds`` are read after the models are written.
+    """
     metrics = {"run": run.model_dump(mode="json", exclude_none=True), **fitted.metrics, "machine": where or machine()}
     result = TrainingResult(run.output / checks.MODEL, run.output / checks.TRAINING_MODEL, metrics, fitted.calibrated)
     if rank() > 0:
@@ -173,6 +186,8 @@ def save_run(
     decided = fitted.calibrated is not None or run.training.effort == "names"
     save(model.deployed(), tokenizer, result.model, fitted.decisions.write if decided else None)
     save(model, tokenizer, result.training_model)
+    if stopwatch is not None:
+        metrics.update(stopwatch.read())
     write_json(run.output / checks.METRICS, metrics)
     return result
 
@@ -244,6 +259,7 @@ def tokenize_splits(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     on_documents: Callable[[int], None] | None,
+    begin: Callable[[str, int | None], None],
 ) -> dict[str, datasets.Dataset]:
     """Tokenise every split, or load it from the cache; hold out dev if ``data.dev_share`` is set.
 
@@ -257,6 +273,7 @@ def tokenize_splits(
         for name, limit in limits.items():
             if name not in data.splits:
                 continue
+            begin(f"reading {name}", None)
             if isinstance(data, DocumentSet):
                 sampled = sample_documents(data, name, None if limit is None else (limit, seed))
                 tokens[name] = tokenize_documents(sampled, tokenizer, max_length=max_length)
@@ -270,6 +287,7 @@ def tokenize_splits(
                     seed=seed,
                     bad_rows=run.output / f"bad-rows.{name}.jsonl" if rank() == 0 else None,
                     progress=on_documents,
+                    on_total=partial(begin, f"reading {name}"),
                 )
     entries = tuple(Path(file["filename"]).parent.name for split in tokens.values() for file in split.cache_files)
     if len(set(gather_objects(entries))) > 1:

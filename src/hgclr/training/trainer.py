@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -47,11 +47,18 @@ def text_lengths(tokens: datasets.Dataset) -> NDArray[np.int32]:
 class Collator:
     """Pad a batch to its longest text, and convert label indices to 0/1 rows.
 
-    A text without tokens gets one padding token, as in prediction; ``cut_length`` is the model's.
+    A text without tokens gets one padding token, as in prediction; ``cut_length`` is the model's. ``on_documents`` is
+    called with the number of documents in each batch, over all ranks.
     """
 
-    def __init__(self, labels: int, pad_token: int, cut_length: int | None = None) -> None:
-        self.labels, self.pad_token, self.cut_length = labels, pad_token, cut_length
+    def __init__(
+        self,
+        labels: int,
+        pad_token: int,
+        cut_length: int | None = None,
+        on_documents: Callable[[int], None] | None = None,
+    ) -> None:
+        self.labels, self.pad_token, self.cut_length, self.on_documents = labels, pad_token, cut_length, on_documents
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return ``input_ids`` and ``attention_mask``, (B, L), and ``labels``, (B, K)."""
@@ -59,6 +66,8 @@ class Collator:
         gold = torch.zeros(len(rows), self.labels)
         for document, row in enumerate(rows):
             gold[document, row["labels"]] = 1.0
+        if self.on_documents is not None:
+            self.on_documents(len(rows) * world_size())
         return {
             "input_ids": nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=self.pad_token),
             "attention_mask": nn.utils.rnn.pad_sequence([torch.ones_like(text) for text in texts], batch_first=True),
