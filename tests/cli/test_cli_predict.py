@@ -47,7 +47,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str | Path, code: int = 0, given: str | None = None):
+def run(*arguments: str | Path, code: int = 0, given: str | bytes | None = None):
     result = CliRunner().invoke(app, ["predict", *map(str, arguments)], input=given)
     assert result.exit_code == code, result.output
     if code == 2:
@@ -96,6 +96,22 @@ def test_format_overrides_the_ending(model: str, tmp_path: Path) -> None:
     assert "--format" in run(model, "--input", source, "--output", tmp_path / "x.ods", code=2).stderr
     for kind in ("parquet", "xlsx"):
         run(model, "atom", "--format", kind, code=2)  # to standard output
+
+
+def test_text_in_other_encodings_and_workbooks(model: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("größe;text\r\nsuß;atom\r\n".encode("cp850"))
+    (tmp_path / "t.txt").write_text("schön\natom\n", encoding="utf-16")
+    for output in ("t.xlsx", "out/"):
+        run(model, "--input", tmp_path / "t.csv", "--encoding", "cp850", "--output", f"{tmp_path}/{output}")
+    table = (tmp_path / "out" / "t.csv").read_bytes().decode("cp850")
+    _, row = csv.reader(io.StringIO(table, newline=""), delimiter=";")
+    run(model, "--input", tmp_path / "t.xlsx", "--output", tmp_path / "again.jsonl")
+    (again,) = read_lines(tmp_path / "again.jsonl")
+    assert row[:2] == [again["größe"], again["text"]] == ["suß", "atom"]
+    for given in (["--input", tmp_path / "t.txt"], ["--input", "-", "--encoding", "cp1252"]):
+        lines = run(model, *given, given="schön\natom\n".encode("cp1252")).stdout.splitlines()
+        assert [json.loads(line)["text"] for line in lines] == ["schön", "atom"]
+    run(model, "--input", tmp_path / "t.txt", "--encoding", "cp8500", code=2)
 
 
 def test_bad_rows_stop_it_or_say_why(model: str, tmp_path: Path) -> None:
