@@ -47,7 +47,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str | Path, code: int = 0, given: str | None = None):
+def run(*arguments: str | Path, code: int = 0, given: str | bytes | None = None):
     result = CliRunner().invoke(app, ["predict", *map(str, arguments)], input=given)
     assert result.exit_code == code, result.output
     if code == 2:
@@ -57,7 +57,7 @@ def run(*arguments: str | Path, code: int = 0, given: str | None = None):
 
 def read_table(path: Path) -> list[dict[str, str]]:
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
 
 
 @pytest.mark.parametrize("name", ["out.csv.gz", "out.jsonl", "out.parquet", "out"])
@@ -93,8 +93,25 @@ def test_format_overrides_the_ending(model: str, tmp_path: Path) -> None:
     assert run(model, "--input", source, "--format", "csv").stdout == (tmp_path / "a.csv").read_text(encoding="utf-8")
     run(model, "--input", source, "--output", tmp_path / "c.csv", "--format", "jsonl")
     assert [row["text"] for row in read_lines(tmp_path / "c.csv")] == ["atom", "judge"]
-    assert "--format" in run(model, "--input", source, "--output", tmp_path / "x.xlsx", code=2).stderr
-    run(model, "atom", "--format", "parquet", code=2)  # to standard output
+    assert "--format" in run(model, "--input", source, "--output", tmp_path / "x.ods", code=2).stderr
+    for kind in ("parquet", "xlsx"):
+        run(model, "atom", "--format", kind, code=2)  # to standard output
+
+
+def test_text_in_other_encodings_and_workbooks(model: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes("größe;text\r\nsuß;atom\r\n".encode("cp850"))
+    (tmp_path / "t.txt").write_text("schön\natom\n", encoding="utf-16")
+    for output in ("t.xlsx", "out/"):
+        run(model, "--input", tmp_path / "t.csv", "--encoding", "cp850", "--output", f"{tmp_path}/{output}")
+    table = (tmp_path / "out" / "t.csv").read_bytes().decode("cp850")
+    _, row = csv.reader(io.StringIO(table, newline=""), delimiter=";")
+    run(model, "--input", tmp_path / "t.xlsx", "--output", tmp_path / "again.jsonl")
+    (again,) = read_lines(tmp_path / "again.jsonl")
+    assert row[:2] == [again["größe"], again["text"]] == ["suß", "atom"]
+    for given in (["--input", tmp_path / "t.txt"], ["--input", "-", "--encoding", "cp1252"]):
+        lines = run(model, *given, given="schön\natom\n".encode("cp1252")).stdout.splitlines()
+        assert [json.loads(line)["text"] for line in lines] == ["schön", "atom"]
+    run(model, "--input", tmp_path / "t.txt", "--encoding", "cp8500", code=2)
 
 
 def test_bad_rows_stop_it_or_say_why(model: str, tmp_path: Path) -> None:
@@ -293,7 +310,7 @@ def test_an_exported_model_is_explained_without_torch(torch_model: Path, tmp_pat
 
 def test_bad_input_of_explain_is_one_line(torch_model: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
-    (tmp_path / "latin.txt").write_bytes(b"good\nb\xf6se\n")
+    (tmp_path / "latin.txt").write_bytes("größer\n".encode() + b"b\xf6se\n")
     (tmp_path / "odd.txt").write_text("good\n\u200b\n", encoding="utf-8")
     model = torch_model
     for arguments, place in (
