@@ -334,7 +334,7 @@ class SheetWriter:
         if isinstance(value, int | float) and abs(value) < 10**15:
             return value
         text = NOT_XML.sub(" ", str(value).replace("\r\n", "\n").replace("\r", "\n"))
-        text = CODED.sub(r"_x005F_x\1_", text)
+        text = re.sub(f"_(?={CODED.pattern[1:]})", "_x005F_", text)
         if (length := len(text.encode("utf-16-le")) // 2) > SHEET_CELL:
             what = f"row {self._rows + 1} has a cell of {length:,} characters, Excel's limit is {SHEET_CELL:,}"
             raise InputError(what, remedy="write CSV or JSON lines instead")

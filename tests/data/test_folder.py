@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hgclr.data import DataFolder, Document
 from hgclr.data.folder import LabelReader, RowForm
 from hgclr.errors import InputError
+from hgclr.files import sheet_writer
 from hgclr.taxonomy import Taxonomy
 
 # Two labels are called "news": ids are unique, names are not.
@@ -145,6 +146,18 @@ def test_rows_the_reader_refuses_are_handled_alike(folder: Path) -> None:
     data = DataFolder(folder, skip_bad_rows=True)
     assert len(list(data.documents("train", bad_rows=folder / "bad.jsonl"))) == 2
     assert "l\\\\xff" in (folder / "bad.jsonl").read_text()
+
+
+def test_a_split_may_be_a_workbook_or_in_windows_1252(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder / "dev.csv").write_bytes("text,labels\nsüß,science\n".encode("cp1252"))
+    with sheet_writer(folder / "train.xlsx") as sheet:
+        for row in (("text", "labels"), ("light", "science;physics")):
+            sheet.writerow(row)
+    data = DataFolder(folder)
+    assert list(data.documents("train")) == [Document("light", (SCIENCE, PHYSICS))]
+    for _ in range(2):
+        assert list(data.documents("dev")) == [Document("süß", (SCIENCE,))]
+    assert len(caplog.messages) == 1
 
 
 def test_other_columns_and_separators(folder: Path) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hgclr.data import readers
 from hgclr.data.readers import BadRow, Row, TextForm, json_rows, read_rows, sheet_rows
 from hgclr.errors import InputError, MissingExtraError
+from hgclr.files import sheet_writer
 
 COLUMNS = ("text", "labels")
 ROWS = [{"text": "naïve – 漢字", "labels": ["A", "B"]}, {"text": "two\nlines", "labels": ["C"]}]
@@ -330,3 +331,16 @@ def test_values_of_a_sheet_are_texts_that_remember(tmp_path: Path) -> None:
         *((value, "General") for value in (3, 2.5, True)),
         (when, "dd.mm.yyyy"),
     ]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    text=st.text(st.characters(codec="utf-8")), start=st.sampled_from(["", "=", "#N/A", "_x0041_x0042_", "\t", "😀"])
+)
+def test_a_workbook_reads_back_any_text(text: str, start: str) -> None:
+    stream = io.BytesIO()
+    with sheet_writer(stream) as sheet:
+        sheet.writerow([start + text, "end"])
+    ((cells, _),) = sheet_rows(Path("a.xlsx"), stream)
+    controls = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 65534, 65535), " ")
+    assert cells == [(start + text).replace("\r\n", "\n").replace("\r", "\n").translate(controls), "end"]
