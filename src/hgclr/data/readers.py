@@ -142,7 +142,7 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
     if name.endswith((".jsonl", ".jsonl.gz")):
         return json_rows(byte_lines(path), path, columns)
     if name.endswith(SUFFIXES):
-        return _table_rows(path, _csv_records(path), columns, all_columns)
+        return _table_rows(path, csv_records(path), columns, all_columns)
     raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join((*SUFFIXES, EXCEL))}")
 
 
@@ -198,23 +198,15 @@ def _table_rows(
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
 
 
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV or TSV file with the lines where they start; cells in double quotes may span lines.
 
-    The delimiter is the one that splits the first line into most cells. Lines are decoded with ``surrogateescape``,
-    so that a record that is not UTF-8 does not affect the others.
+    Lines are decoded with ``surrogateescape``, so that a record that is not UTF-8 does not affect the others.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
     lines = (line.decode(errors="surrogateescape") for line in byte_lines(path))
     head = list(islice(lines, 1))
-    likely = "\t,;|" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",;\t|"
-
-    def cells(delimiter: str) -> int:
-        with suppress(csv.Error):  # raised again below, with the line
-            return sum(map(len, csv.reader(head, delimiter=delimiter)))
-        return 0
-
-    delimiter = max(likely, key=cells)
+    delimiter = _delimiter(head, path)
     reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
@@ -225,6 +217,23 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             remedy = 'write a quote inside a quoted cell twice (""), close every quote, or use JSON lines'
             raise InputError(f"broken quoting: {error}", path=path, line=number, remedy=remedy) from None
+
+
+def csv_delimiter(path: Path) -> str:
+    """Return the delimiter of a CSV or TSV file."""
+    return _delimiter([line.decode(errors="surrogateescape") for line in islice(byte_lines(path), 1)], path)
+
+
+def _delimiter(head: Sequence[str], path: Path) -> str:
+    """Return the delimiter that splits the first line into most cells."""
+    likely = "\t,;|" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",;\t|"
+
+    def cells(delimiter: str) -> int:
+        with suppress(csv.Error):  # raised by the reader, with the line
+            return sum(map(len, csv.reader(head, delimiter=delimiter)))
+        return 0
+
+    return max(likely, key=cells)
 
 
 def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
