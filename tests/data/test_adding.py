@@ -21,7 +21,7 @@ from hgclr.errors import InputError
 
 TREE = "child,parent,name\ns,,Science\np,s,Physics\nc,s,Chemistry\nl,,Law; courts\n7,l,Seven\n"
 OLD = {"an atom": ["s", "p"], "an acid": ["s", "c"]}
-FORMATS = ["jsonl", "jsonl.gz", "csv", "tsv", "csv.gz", "parquet"]
+FORMATS = ["jsonl", "jsonl.gz", "csv", "tsv", "csv.gz", "parquet", "xlsx"]
 REVIEW = [
     "text",
     *(name for number in "123" for name in (f"path {number}", f"probability {number}")),
@@ -31,6 +31,12 @@ REVIEW = [
 
 
 def write_split(path: Path, rows: Mapping[str, list[str]]) -> None:
+    if path.name.endswith("xlsx"):
+        workbook = pytest.importorskip("openpyxl").Workbook()
+        for row in [("text", "n", "labels"), *((text, 1, ";".join(labels)) for text, labels in rows.items())]:
+            workbook.active.append(row)
+        workbook.save(path)
+        return
     if path.name.endswith("parquet"):
         table = [{"n": n, "text": text, "labels": labels} for n, (text, labels) in enumerate(rows.items())]
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), path)
@@ -196,3 +202,12 @@ def test_one_process_adds_at_a_time(folder: Path, tmp_path: Path) -> None:
 
 def test_the_suggestions_are_columns_of_a_review() -> None:
     assert set(SUGGESTIONS.values()) < set(REVIEW)
+
+
+def test_a_split_in_another_encoding_becomes_utf8(folder: Path, tmp_path: Path) -> None:
+    (folder / "train.jsonl").unlink()
+    lines = [f"{text} für Grüße an Müller,{';'.join(labels)}\r\n" for text, labels in OLD.items()]
+    (folder / "train.csv").write_bytes("".join(["text,labels\r\n", *lines]).encode("cp1252"))
+    add_tables(folder, [table(tmp_path / "new.csv", [("ein λ-Laser", "p")])])
+    assert set(train(folder)) == {"ein λ-Laser", *(f"{text} für Grüße an Müller" for text in OLD)}
+    assert (folder / "train.csv").read_bytes().count(b"\r\n") == 4

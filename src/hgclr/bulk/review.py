@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,14 +18,12 @@ from hgclr.data.folder import DataFolder
 from hgclr.data.readers import EXCEL, is_blank
 from hgclr.decisions.review import NO_REASON, REASONS, TrainingDistance, best_paths, review
 from hgclr.errors import InputError, require_extra
-from hgclr.files import TableWriter, atomic_file, json_text
+from hgclr.files import SheetWriter, TableWriter, atomic_file, json_text, sheet_writer
 from hgclr.inference.classifier import HierarchicalClassifier, sampled
 from hgclr.taxonomy import Taxonomy
 
 SAMPLED = 4000
 """Maximum number of training texts that texts are compared with."""
-LONGEST = 32_767
-"""Maximum characters of a cell in Excel."""
 WIDTH, TEXT_WIDTH, PATH_WIDTH = 14, 80, 40
 """Widths of columns in characters."""
 ADDED = {
@@ -165,7 +163,7 @@ def _cells(entry: _Entry, columns: Iterable[str], taxonomy: Taxonomy) -> Iterato
     """Yield the cells of a row of the queue; the last, for the label, is empty."""
     for name in columns:
         cell = entry.cells.get(name)
-        yield cell if cell is None or type(cell) in (str, int, float) else json_text(cell, default=str)
+        yield cell if cell is None or isinstance(cell, str | int | float) else json_text(cell, default=str)
     for number in range(len(SUGGESTIONS)):
         label, probability = entry.paths[number] if number < len(entry.paths) else (None, None)
         yield None if label is None else taxonomy.path_name(label)
@@ -177,45 +175,14 @@ def _cells(entry: _Entry, columns: Iterable[str], taxonomy: Taxonomy) -> Iterato
 def _write(output: Path, columns: Mapping[str, int], rows: Iterable[Sequence[object]]) -> None:
     """Write a table atomically; ``columns`` are the widths by name. Texts are never formulas."""
     try:
-        with atomic_file(output) as path:
-            if not output.name.lower().endswith(EXCEL):
-                with path.open("w", encoding="utf-8-sig", newline="") as stream:  # spreadsheets need the mark
-                    table = TableWriter(stream, lineterminator="\n")
-                    table.writerow(columns)
-                    for row in rows:
-                        table.writerow(row)
-                return
-            _write_sheet(path, columns, rows)
+        with atomic_file(output) as path, ExitStack() as stack:
+            table: TableWriter | SheetWriter
+            if output.name.lower().endswith(EXCEL):
+                table = stack.enter_context(sheet_writer(path, list(columns.values())))
+            else:  # spreadsheets need the mark
+                stream = stack.enter_context(path.open("w", encoding="utf-8-sig", newline=""))
+                table = TableWriter(stream, lineterminator="\n")
+            for row in chain([columns], rows):
+                table.writerow("" if cell is None else cell for cell in row)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=output) from None
-    except ValueError as error:
-        raise InputError(
-            f"cannot be written: {error}", path=output, remedy="write to a file that ends in .csv"
-        ) from None
-
-
-def _write_sheet(path: Path, columns: Mapping[str, int], rows: Iterable[Sequence[object]]) -> None:
-    from openpyxl import Workbook
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.utils import get_column_letter
-    from openpyxl.utils.exceptions import IllegalCharacterError
-
-    workbook = Workbook()
-    sheet = workbook.active
-    sheet.freeze_panes = "A2"
-    for number, width in enumerate(columns.values(), 1):
-        sheet.column_dimensions[get_column_letter(number)].width = width
-    for number, row in enumerate(chain([columns], rows), 1):
-        cells = []
-        for value in row:
-            if isinstance(value, str) and len(value) > LONGEST:
-                raise ValueError(f"a text has {len(value):,} characters, and a cell at most {LONGEST:,}")
-            try:
-                cell = WriteOnlyCell(sheet, value)
-            except IllegalCharacterError:
-                raise ValueError(f"row {number}: a text has a control character") from None
-            if isinstance(value, str):
-                cell.data_type = "s"  # else one that begins with "=" would be a formula
-            cells.append(cell)
-        sheet.append(cells)
-    workbook.save(path)

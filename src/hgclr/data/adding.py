@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,21 +17,23 @@ from typing import IO, Any, Literal, NamedTuple
 from hgclr.data.folder import RECORD, DataFolder, LabelReader, find_data, remembered
 from hgclr.data.layout import NO_LABELS, Layout, Raw, Whole, find_columns, find_separators
 from hgclr.data.readers import (
+    EXCEL,
     BadRow,
     Row,
     RowProblem,
+    TextForm,
     byte_lines,
-    csv_delimiter,
     csv_records,
     json_rows,
     parquet_batches,
     read_rows,
     read_text,
+    sheet_rows,
     text_hash,
 )
 from hgclr.data.table_import import SAMPLE, find_labels
 from hgclr.errors import InputError, refuse_url
-from hgclr.files import FORMULAS, atomic_file, locked, write_json
+from hgclr.files import FORMULAS, atomic_file, locked, sheet_writer, write_json
 from hgclr.taxonomy import Taxonomy
 
 SUGGESTED = 3
@@ -159,7 +161,7 @@ def _hashed(data: DataFolder, split: str) -> Iterator[tuple[int, Mapping[str, An
     form = data.form
     for row in read_rows(data.split_path(split), [form.text_column, form.label_column]):
         if isinstance(row, Row):
-            yield text_hash(str(row.values[form.text_column])), row.values
+            yield text_hash(str(row.values[form.text_column] or "")), row.values
 
 
 def _read_table(path: Path, layout: Layout, data: DataFolder) -> tuple[list[tuple[_Row, tuple[int, ...]]], int]:
@@ -243,6 +245,10 @@ class _Rewriting:
             temporary = stack.enter_context(atomic_file(self.train))
             if name.endswith(".parquet"):
                 self._write_parquet(temporary)
+            elif name.endswith(EXCEL):
+                with sheet_writer(temporary) as sheet:
+                    for cells in self._records(cells for cells, _ in sheet_rows(self.train)):
+                        sheet.writerow(cells)
             else:
                 stream: Any = stack.enter_context(temporary.open("wb"))
                 if name.endswith(".gz"):  # without name and time, for reproducible bytes
@@ -257,35 +263,42 @@ class _Rewriting:
 
     def _write_lines(self, stream: IO[bytes]) -> None:
         as_text, line = False, b"\n"
-        for line in byte_lines(self.train):
+        for line in byte_lines(self.train, TextForm()):
             row = next(json_rows([line], self.train), None)
             if isinstance(row, Row):
                 as_text = isinstance(row.values.get(self.form.label_column), str)
                 if (document := self._correction(row.values)) is not None:
-                    changed = row.values | self._labels(document, as_text=as_text)
+                    changed = row.values | {self.form.label_column: self._label_cell(document, as_text=as_text)}
                     line = json.dumps(changed, ensure_ascii=False).encode() + b"\n"
             stream.write(line)
         if not line.endswith(b"\n"):
             stream.write(b"\n")
         for document in self.new:
             own = {} if document.id is None else {"id": document.id}
-            own |= {self.form.text_column: document.text} | self._labels(document, as_text=as_text)
-            stream.write(json.dumps(own, ensure_ascii=False).encode() + b"\n")
+            stream.write(json.dumps(own | self._cells(document, as_text=as_text), ensure_ascii=False).encode() + b"\n")
 
     def _write_table(self, stream: IO[bytes]) -> None:
+        form = TextForm()
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
-        writer, header = csv.writer(text, delimiter=csv_delimiter(self.train), lineterminator="\n"), list[str]()
-        for _, cells in csv_records(self.train):
-            values = dict(zip(header, cells, strict=False))
-            if (document := self._correction(values)) is not None:
-                cells = list((values | self._labels(document, as_text=True)).values())
-            header = header or [cell.strip() for cell in cells]
+        writer: Any = None
+        for cells in self._records(cells for _, cells in csv_records(self.train, form)):
+            if writer is None:  # now the delimiter is known
+                writer = csv.writer(text, delimiter=form.delimiter or ",", lineterminator=form.line_end)
             writer.writerow(cells)
-        for document in self.new:
-            own = {"id": document.id or "", self.form.text_column: document.text}
-            own |= self._labels(document, as_text=True)
-            writer.writerow([own.get(name, "") for name in header])
         text.detach()
+
+    def _records(self, records: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yield the records of a table, the header first, with the corrected labels and the new documents."""
+        header: list[str] = []
+        for cells in records:
+            if (document := self._correction(dict(zip(header, cells, strict=False)))) is not None:
+                cells += [""] * (len(header) - len(cells))  # Excel omits empty cells at the end
+                cells[header.index(self.form.label_column)] = self._label_cell(document, as_text=True)
+            header = header or [cell.strip() for cell in cells]
+            yield cells
+        for document in self.new:
+            own = {"id": document.id or ""} | self._cells(document, as_text=True)
+            yield [own.get(name, "") for name in header]
 
     def _write_parquet(self, target: Path) -> None:
         import pyarrow
@@ -296,24 +309,27 @@ class _Rewriting:
         as_text = not pyarrow.types.is_list(kind) and not pyarrow.types.is_large_list(kind)
         with pyarrow.parquet.ParquetWriter(target, schema) as file:
             for _, batch in parquet_batches(self.train, (), all_columns=True):
-                labels = [
-                    (row if (document := self._correction(row)) is None else self._labels(document, as_text=as_text))
+                cells = [
+                    row[column] if document is None else self._label_cell(document, as_text=as_text)
                     for row in batch.select([self.form.text_column, column]).to_pylist()
+                    for document in [self._correction(row)]
                 ]
-                cells = pyarrow.array([row[column] for row in labels], kind)
-                file.write_batch(batch.set_column(place, schema.field(place), cells))
-            new = [{self.form.text_column: each.text} | self._labels(each, as_text=as_text) for each in self.new]
+                file.write_batch(batch.set_column(place, schema.field(place), pyarrow.array(cells, kind)))
+            new = [self._cells(document, as_text=as_text) for document in self.new]
             file.write_batch(pyarrow.RecordBatch.from_pylist(new, schema=schema))
 
     def _correction(self, values: Mapping[str, Any]) -> _Document | None:
-        return self.corrected.get(text_hash(str(values.get(self.form.text_column))))
+        return self.corrected.get(text_hash(str(values.get(self.form.text_column) or "")))
 
-    def _labels(self, document: _Document, *, as_text: bool) -> dict[str, Any]:
-        """Return the label cell of a document, by its column."""
+    def _cells(self, document: _Document, *, as_text: bool) -> dict[str, Any]:
+        label_cell = self._label_cell(document, as_text=as_text)
+        return {self.form.text_column: document.text, self.form.label_column: label_cell}
+
+    def _label_cell(self, document: _Document, *, as_text: bool) -> Any:
         ids, separator = [self.data.taxonomy.ids[label] for label in sorted(document.labels)], self.form.label_separator
         if not as_text:
-            return {self.form.label_column: ids}
+            return ids
         if unclear := [label for label in ids if separator in label]:
             what = f"the label {unclear[0]!r} contains {separator!r}, which separates labels in {self.train.name}"
             raise InputError(what, path=self.data.path, remedy="convert the folder with hgclr data import")
-        return {self.form.label_column: separator.join(ids)}
+        return separator.join(ids)
