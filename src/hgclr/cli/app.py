@@ -127,6 +127,7 @@ _add(
     audit=evaluate.audit,
     watch=evaluate.watch,
     predict=predict.predict,
+    review=predict.review,
     explain=predict.explain,
     serve=deploy.serve,
     export=deploy.export,

@@ -188,7 +188,7 @@ def read_rows(
     if name.endswith((".jsonl", ".jsonl.gz")):
         return json_rows(byte_lines(path, form), path, columns)
     if name.endswith(SUFFIXES):
-        return _table_rows(path, _csv_records(path, form), columns, all_columns)
+        return _table_rows(path, csv_records(path, form), columns, all_columns)
     raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join(SUFFIXES)}")
 
 
@@ -244,7 +244,7 @@ def _table_rows(
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
 
 
-def _csv_records(path: Path, form: TextForm) -> Iterator[tuple[int, list[str]]]:
+def csv_records(path: Path, form: TextForm) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV or TSV file with the lines where they start; cells in double quotes may span lines.
 
     The delimiter is the one that splits the first line into most cells. Lines are decoded with ``surrogateescape``,
