@@ -147,9 +147,9 @@ def _problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
     for kind in (*kinds, "unauthorised", "method_not_allowed", "too_large", "not_ready", "internal"):
         status, text = PROBLEMS[kind]
         answers[status] = {"model": ErrorAnswer, "description": text}
-    if "overloaded" in kinds:
-        seconds = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
-        answers[429]["headers"] = {"Retry-After": seconds}
+    seconds = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
+    for status in {429, 503} & answers.keys():
+        answers[status]["headers"] = {"Retry-After": seconds}
     return answers
 
 

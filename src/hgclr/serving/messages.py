@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -85,7 +86,12 @@ async def on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # registered for it only
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part != "body"]
-    return error_answer(request.scope, "invalid", first["msg"], ".".join(place) or None)
+    message = first["msg"]
+    if first["type"] == "extra_forbidden":
+        known = list((ExplainRequest if request.url.path == "/explain" else PredictRequest).model_fields)
+        near = get_close_matches(place[-1], known, n=1)
+        message = "unknown field; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
+    return error_answer(request.scope, "invalid", message, ".".join(place) or None)
 
 
 def _string(value: Any) -> str:

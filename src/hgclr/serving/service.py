@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -145,7 +146,9 @@ class Service:
     def require_ready(self) -> None:
         """Raise a `Problem` unless the service accepts requests."""
         if self.state != "ready":
-            raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
+            seconds = max(1, math.ceil((self.engine.warm_at or 0) - time.monotonic()))
+            message = f"the service is {self.state}; try again in {seconds} s"
+            raise Problem("not_ready", message, retry_after=seconds)
 
     async def watch(self, *, supervised: bool) -> None:
         """Refresh the gauges once a second.
