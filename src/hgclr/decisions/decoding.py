@@ -90,10 +90,25 @@ class Decoder:
         """Return the probabilities that the rule uses, (N, K): ``closure`` raises a parent to its children."""
         return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
+    def path_ends(self, probabilities: NDArray[np.float32], paths: int) -> NDArray[np.int64]:
+        """Return the labels at which the ``paths`` best paths of ``top-k-paths`` end, (N, k), best first.
+
+        -1 if a document has no path left.
+        """
+        ends = np.empty((len(probabilities), paths), dtype=np.int64)
+        for rows in blocks(probabilities):
+            places = self._best_ends(self._tree.arrange(probabilities[rows].astype(np.float32, copy=False)), paths)
+            ends[rows] = np.where(places < 0, -1, self._tree.labels[places])
+        return ends
+
     def _decide(self, block: NDArray[np.float32]) -> NDArray[np.bool_]:
         if self.rule in ("best-path", "top-k-paths"):
-            paths = self.paths if self.rule == "top-k-paths" else 1
-            return self._tree.restore(self._best_paths(self._tree.arrange(block), paths))
+            arranged = np.zeros(block.shape, dtype=np.bool_)
+            ends = self._best_ends(self._tree.arrange(block), self.paths if self.rule == "top-k-paths" else 1)
+            rows, numbers = np.nonzero(ends >= 0)
+            arranged[rows, ends[rows, numbers]] = True
+            self._tree.carry_up(arranged, np.logical_or)
+            return self._tree.restore(arranged)
         passed = block > self.thresholds
         if self.rule == "threshold":
             return passed
@@ -104,27 +119,28 @@ class Decoder:
             self._tree.carry_down(arranged, np.logical_and)
         return self._tree.restore(arranged)
 
-    def _best_paths(self, scores: NDArray[np.float32], paths: int) -> NDArray[np.bool_]:
-        """Return the predicted paths of arranged probabilities, which are overwritten by path scores."""
+    def _best_ends(self, scores: NDArray[np.float32], paths: int) -> NDArray[np.int64]:
+        """Return the places where the best paths end, from arranged probabilities, overwritten by path scores."""
         nothing = ~scores.any(axis=1)
         take_log_odds(scores)
         scores -= self._threshold_odds
         self._tree.carry_down(scores, np.add)
         scores += self._end_penalties
         scores[nothing] = -np.inf
-        chosen = np.zeros(scores.shape, dtype=np.bool_)
+        ends = np.full((len(scores), paths), -1, dtype=np.int64)
         every = np.arange(len(scores))
         for number in range(paths):
-            ends = scores.argmax(axis=1)  # ties go to the first, which is the shortest path
-            path = np.zeros_like(chosen)
-            path[every, ends] = scores[every, ends] > -np.inf  # else the document has no path left
-            below = path.copy()
-            self._tree.carry_up(path, np.logical_or)
-            chosen |= path
+            best = scores.argmax(axis=1)  # ties go to the first, which is the shortest path
+            left = scores[every, best] > -np.inf
+            ends[left, number] = best[left]
             if number + 1 < paths:  # no further path may end on this one, or continue it
+                path = np.zeros(scores.shape, dtype=np.bool_)
+                path[every[left], best[left]] = True
+                below = path.copy()
+                self._tree.carry_up(path, np.logical_or)
                 self._tree.carry_down(below, np.logical_or)
                 scores[path | below] = -np.inf
-        return chosen
+        return ends
 
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:

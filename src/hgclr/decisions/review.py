@@ -1,0 +1,122 @@
+"""The documents that a person should look at first, with the reason and the best paths; numpy only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hgclr.decisions.decoding import Decoder, take_log_odds
+from hgclr.decisions.settings import Decisions, sigmoid
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.order import blocks
+
+REASONS = ("near the threshold", "parent and child disagree", "far from all training texts")
+"""The reasons for a review, one for each signal of :func:`review`."""
+NO_REASON = "no doubt"
+"""The reason of a document with a score below :data:`DOUBT`."""
+DOUBT = 0.1
+"""Score below which a document has no reason."""
+FARTHEST = 0.05
+"""Share of the training texts, those farthest from all others, at whose distance a text begins to count as far."""
+
+
+def best_paths(
+    probabilities: NDArray[np.float32],
+    taxonomy: Taxonomy,
+    k: int,
+    *,
+    thresholds: ArrayLike = 0.5,
+    allow_inner_nodes: bool = True,
+) -> list[list[tuple[int, float]]]:
+    """Return the k best paths of each document, best first: the label at the end of each, and its probability.
+
+    They are the paths of the rule ``top-k-paths`` (:class:`~hgclr.decisions.decoding.Decoder`), fewer than k if the
+    tree has no more, none for a blank text.
+
+    Args:
+        probabilities: calibrated probabilities, (N, K).
+        taxonomy: the label tree.
+        k: number of paths.
+        thresholds, allow_inner_nodes: those of the model's decisions.
+
+    Example:
+        >>> tree = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
+        >>> best_paths(np.array([[0.75, 0.625, 0.25]], dtype=np.float32), tree, 3)
+        [[(1, 0.625), (2, 0.25)]]
+    """
+    ends = Decoder(taxonomy, "top-k-paths", thresholds, allow_inner_nodes=allow_inner_nodes).path_ends(probabilities, k)
+    return [
+        [(end, float(row[end])) for end in own if end >= 0]
+        for row, own in zip(probabilities, ends.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Review:
+    """How much a review of each document would help.
+
+    Args:
+        score: of each document, (N,), from 0 to 1.
+        reason: of each document, one of :data:`REASONS` or :data:`NO_REASON`.
+        order: the documents, highest score first, ties in their order, (N,).
+    """
+
+    score: NDArray[np.float32]
+    reason: list[str]
+    order: NDArray[np.int64]
+
+
+def review(
+    decisions: Decisions, probabilities: NDArray[np.float32], distances: NDArray[np.floating] | None = None
+) -> Review:
+    """Return how much a review of each document would help: the largest of three signals between 0 and 1.
+
+    With ``z_k = logit(p_k) - logit(t_k)``, p_k the probability and t_k the threshold of label k,
+
+        score = max(near, disagree, far)
+        near = 2 σ(-min_k |z_k|)
+        disagree = tanh(max(0, max_k min(z_k, -z_parent(k))) / 2)
+
+    ``near`` is 1 if a label is exactly at its threshold; with the threshold 0.5 it is twice the smaller of p_k and
+    1 - p_k for the label nearest to it. ``disagree`` is positive if a label passes its threshold and its parent does
+    not. ``far`` is the given distance. The reason is the largest signal, the first if several are equal. A document
+    with all probabilities 0, such as a blank text, has the score 0.
+
+    Args:
+        decisions: thresholds and label tree.
+        probabilities: calibrated probabilities, (N, K), from ``decisions.probabilities``.
+        distances: of each document from the training texts, (N,), from :func:`scaled_distances`; 0 if not given.
+    """
+    parents = decisions.taxonomy.parents
+    below = np.flatnonzero(parents >= 0)
+    threshold_odds = np.array(decisions.decoder.thresholds)
+    take_log_odds(threshold_odds)
+    signals = np.zeros((len(probabilities), len(REASONS)), dtype=np.float32)
+    if distances is not None:
+        signals[:, 2] = distances
+    for rows in blocks(probabilities):
+        odds = probabilities[rows].astype(np.float32)  # a copy
+        take_log_odds(odds)
+        odds -= threshold_odds
+        signals[rows, 0] = 2 * sigmoid(-np.abs(odds).min(axis=1))
+        broken = np.minimum(odds[:, below], -odds[:, parents[below]]).max(axis=1, initial=0)
+        signals[rows, 1] = np.tanh(broken / 2)
+    signals[~probabilities.any(axis=1)] = 0
+    score, largest = signals.max(axis=1), signals.argmax(axis=1).tolist()
+    reasons = [REASONS[one] if value >= DOUBT else NO_REASON for one, value in zip(largest, score, strict=True)]
+    return Review(score, reasons, np.argsort(-score, kind="stable"))
+
+
+def scaled_distances(distances: NDArray[np.floating], within: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return distances from the nearest training text, (N,), on a scale from 0 (usual) to 1 (far from all).
+
+        q = (1 + #{i : w_i ≥ d}) / (n + 1)
+        far = max(0, 1 - q / 0.05)
+
+    d is the distance of a text, and w_i, (n,), that of a training text from the nearest other one. q is the p-value of
+    the text being like the training texts, so at most 5 % of such texts are above 0.
+    """
+    further = len(within) - np.searchsorted(np.sort(within), distances, side="left")
+    return np.maximum(0, 1 - (1 + further) / (len(within) + 1) / FARTHEST).astype(np.float32)

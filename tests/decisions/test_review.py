@@ -1,0 +1,95 @@
+"""The score of a review against a loop over labels, the best paths against the decoding rule, distances by counting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hgclr.decisions.decoding import Decoder
+from hgclr.decisions.review import DOUBT, NO_REASON, REASONS, best_paths, review, scaled_distances
+from hgclr.decisions.settings import Decisions
+from hgclr.taxonomy import Taxonomy
+from support.decision_cases import REPEATABLE, Case, allowed_ends, cases, log_odds, path, path_score
+
+TREE = Taxonomy(["a", "a1", "a2", "b"], [-1, 0, 0, -1])
+
+
+def signals(case: Case, row: list[float], distance: float) -> tuple[float, float, float]:
+    if not any(row):
+        return 0, 0, 0
+    odds = [log_odds(p) - log_odds(t) for p, t in zip(row, case.per_label, strict=True)]
+    near = 2 / (1 + math.exp(min(map(abs, odds))))
+    broken = 0.0
+    for label, parent in enumerate(case.taxonomy.parents.tolist()):
+        if parent >= 0 and odds[label] > 0 > odds[parent]:
+            broken = max(broken, min(odds[label], -odds[parent]))
+    return near, (1 - math.exp(-broken)) / (1 + math.exp(-broken)), distance
+
+
+@REPEATABLE
+@given(cases(), st.booleans())
+def test_the_score_equals_a_loop(case: Case, measured: bool) -> None:
+    distances = np.random.default_rng(0).random(len(case.probabilities)).astype(np.float32) * measured
+    found = review(
+        Decisions(case.taxonomy, thresholds=case.thresholds), case.probabilities, distances if measured else None
+    )
+    for row, distance, score, reason in zip(
+        case.probabilities.tolist(), distances.tolist(), found.score.tolist(), found.reason, strict=True
+    ):
+        expected = signals(case, row, distance)
+        assert score == pytest.approx(max(expected), abs=1e-5)
+        if reason == NO_REASON:
+            assert score < DOUBT
+        else:
+            assert expected[REASONS.index(reason)] == pytest.approx(max(expected), abs=1e-5)
+    ranked = found.score[found.order]
+    assert sorted(found.order.tolist()) == list(range(len(ranked)))
+    assert (ranked[:-1] >= ranked[1:]).all()
+
+
+def test_each_signal_gives_its_reason() -> None:
+    rows = [[0.99, 0.52, 0.01, 0.01], [0.01, 0.99, 0.01, 0.01], [0.99, 0.99, 0.01, 0.01], [0.99, 0.99, 0.01, 0.01]]
+    found = review(Decisions(TREE), np.array(rows, dtype=np.float32), np.array([0.0, 0.1, 0.9, 0.0]))
+    assert found.reason == [REASONS[0], REASONS[1], REASONS[2], NO_REASON]
+    assert found.order.tolist() == [1, 0, 2, 3]
+
+
+def test_equal_scores_keep_their_order() -> None:
+    assert review(Decisions(TREE), np.full((5, 4), 0.5, dtype=np.float32)).order.tolist() == [0, 1, 2, 3, 4]
+
+
+@REPEATABLE
+@given(cases(), st.integers(1, 4), st.booleans())
+def test_best_paths_are_those_of_the_rule(case: Case, k: int, allow_inner_nodes: bool) -> None:
+    options = {"thresholds": case.thresholds, "allow_inner_nodes": allow_inner_nodes}
+    found = best_paths(case.probabilities, case.taxonomy, k, **options)
+    decoded = Decoder(case.taxonomy, "top-k-paths", paths=k, **options)(case.probabilities)
+    assert len(found) == len(case.probabilities)
+    for row, paths, labels in zip(case.probabilities.tolist(), found, decoded, strict=True):
+        ends = [end for end, _ in paths]
+        assert [row[end] for end in ends] == [probability for _, probability in paths]
+        assert {label for end in ends for label in path(case.taxonomy, end)} == set(np.flatnonzero(labels).tolist())
+        for number, end in enumerate(ends):  # best first
+            scores = {
+                each: path_score(case.taxonomy, row, case.per_label, each)
+                for each in allowed_ends(case.taxonomy, allow_inner_nodes, ends[:number])
+            }
+            assert scores[end] >= max(scores.values()) - 1e-3
+
+
+def test_a_blank_text_has_no_path_and_the_score_0() -> None:
+    blank = np.zeros((1, 4), dtype=np.float32)
+    assert best_paths(blank, TREE, 3) == [[]]
+    assert review(Decisions(TREE), blank, np.ones(1)).score.tolist() == [0]
+
+
+def test_distances_are_scaled_by_those_within_train() -> None:
+    random = np.random.default_rng(0)
+    within, distances = random.random(199).round(2), np.linspace(-0.1, 1.1, 50).round(2)
+    for distance, scaled in zip(distances, scaled_distances(distances, within), strict=True):
+        q = (1 + sum(other >= distance for other in within)) / 200
+        assert scaled == pytest.approx(1 - min(1, q / 0.05), abs=1e-6)
