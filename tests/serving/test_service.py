@@ -176,9 +176,9 @@ def test_explanations_are_bounded_and_leave_predictions_alone(monkeypatch: pytes
         raise AssertionError("the work for an unwanted explanation continued")
 
     monkeypatch.setattr("hgclr.inference.HierarchicalClassifier.explain", explain)
-    monkeypatch.setattr("hgclr.serving.service.MOST_EXPLANATIONS", 2)
+    monkeypatch.setattr("hgclr.serving.service.MOST_ASIDE", 2)
     with fake_service() as (client, app):
-        explanations, statuses = app.state.service.explanations, []
+        explanations, statuses = app.state.service.aside, []
         threads = [
             threading.Thread(target=lambda: statuses.append(client.post("/explain", json={"text": "lens"}).status_code))
             for _ in range(2)

@@ -414,9 +414,9 @@ class HierarchicalClassifier:
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities, (n, K), of consecutive windows of texts, calibrated if the model is."""
         for window in windows(_several(texts), self.window):
-            logits, texts = self._compute(window)
+            logits, read = self._compute(window)
             probabilities = self.decisions.probabilities(logits)
-            probabilities[[row for row, text in enumerate(texts) if text.note == BLANK.note]] = 0
+            probabilities[[row for row, text in enumerate(read) if text.note == BLANK.note]] = 0
             yield probabilities
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
