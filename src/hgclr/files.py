@@ -16,13 +16,13 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from hgclr.errors import InputError, refuse_url
+from hgclr.errors import InputError, refuse_url, require_extra
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -37,6 +37,12 @@ HARMLESS = {code: " " for code in CONTROLS if chr(code) not in "\n\t"}
 """Their replacements on a terminal; one for one, because highlighted words are found by character positions."""
 CONTROL = re.compile(f"[{''.join(map(chr, CONTROLS[32:]))}]")
 """Control characters that JSON does not escape."""
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML, and so a workbook, cannot hold."""
+CODED = re.compile("_x([0-9A-Fa-f]{4})_")
+"""A character in a workbook's text, written as its code."""
+SHEET_ROWS, SHEET_COLUMNS, SHEET_CELL = 2**20, 2**14, 2**15 - 1
+"""Excel's limits: rows and columns of a sheet, and characters (of UTF-16) in a cell."""
 LARGEST = 2**28
 """Maximum bytes of a file that is read at once."""
 MEMBERS = 10_000
@@ -250,9 +256,12 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_archive(path: Path, largest: int) -> None:
-    """Raise if a zip archive, by its directory, unpacks to more than ``largest`` bytes or :data:`MEMBERS` files."""
-    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+def check_archive(path: Path, largest: int, stream: IO[bytes] | None = None) -> None:
+    """Raise if a zip archive, by its directory, unpacks to more than ``largest`` bytes or :data:`MEMBERS` files.
+
+    ``stream`` is the open archive, if it is not to be opened from ``path``.
+    """
+    with open_regular(path) if stream is None else nullcontext(stream) as file, zipfile.ZipFile(file) as archive:
         sizes = [member.file_size for member in archive.infolist()]
     if sum(sizes) > largest or len(sizes) > MEMBERS:
         what = f"unpacks to {sum(sizes):,} bytes in {len(sizes):,} files"
@@ -288,6 +297,70 @@ class TableWriter:
         if self._shown:
             cells = (cell.translate(HARMLESS) if isinstance(cell, str) else cell for cell in cells)
         self._writer.writerow(cells if self._raw else map(_harmless, cells))
+
+
+class SheetCell(str):
+    """A number, date or truth value of a worksheet as text, with the cell's own value and format."""
+
+    value: object
+    form: str
+
+    def __new__(cls, text: str, value: object, form: str) -> SheetCell:
+        cell = super().__new__(cls, text)
+        cell.value, cell.form = value, form
+        return cell
+
+
+class SheetWriter:
+    """Writes rows of a workbook's only sheet, with the interface of `TableWriter`; see `sheet_writer`."""
+
+    def __init__(self, sheet: Any, cell: Callable[..., Any]) -> None:
+        self._sheet, self._cell, self._rows = sheet, cell, 0
+
+    def writerow(self, cells: Iterable[object]) -> None:
+        row = list(map(self._written, cells))
+        self._rows += 1
+        for what, count, most in (("rows", self._rows, SHEET_ROWS), ("columns", len(row), SHEET_COLUMNS)):
+            if count > most:
+                raise InputError(f"more than {most:,} {what}, Excel's limit", remedy="write CSV or JSON lines instead")
+        self._sheet.append(row)
+
+    def _written(self, value: object) -> object:
+        """Return a text as a cell that stays a text; a number that Excel would round also becomes one."""
+        if isinstance(value, SheetCell):
+            cell = self._cell(self._sheet, value.value)
+            cell.number_format = value.form
+            return cell
+        if isinstance(value, int | float) and abs(value) < 10**15:
+            return value
+        text = NOT_XML.sub(" ", str(value).replace("\r\n", "\n").replace("\r", "\n"))
+        text = CODED.sub(r"_x005F_x\1_", text)
+        if (length := len(text.encode("utf-16-le")) // 2) > SHEET_CELL:
+            what = f"row {self._rows + 1} has a cell of {length:,} characters, Excel's limit is {SHEET_CELL:,}"
+            raise InputError(what, remedy="write CSV or JSON lines instead")
+        cell = self._cell(self._sheet, text)
+        cell.data_type = "s"  # not a formula or an error value
+        cell.quotePrefix = _harmless(text) != text  # still a text after it was edited
+        return cell
+
+
+@contextmanager
+def sheet_writer(target: Path | IO[bytes]) -> Iterator[SheetWriter]:
+    """Yield a writer of a workbook with constant memory, which is saved when the block succeeds."""
+    require_extra("openpyxl", extra="data", capability="Writing .xlsx")
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+
+    workbook = Workbook(write_only=True)
+    sheet = workbook.create_sheet()
+    try:
+        yield SheetWriter(sheet, WriteOnlyCell)
+        workbook.save(target)
+    finally:
+        if not sheet.closed:
+            with suppress(Exception):
+                sheet.close()
+                sheet._writer.cleanup()  # its file in the folder for temporary files
 
 
 def _harmless(cell: object) -> object:

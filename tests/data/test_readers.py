@@ -126,7 +126,7 @@ def test_a_bad_json_line_is_named_and_the_next_still_read(
 @pytest.mark.parametrize(
     ("line", "content"),
     [
-        (b'"caf\xe9\nbar",A', ["caf\\xe9\nbar", "A"]),
+        ('"n\xe9e '.encode() + b'caf\xe9\nbar",A', ["n\xe9e caf\\xe9\nbar", "A"]),
         (b'"foo\nbar"', ["foo\nbar"]),
         (b'"foo\nbar",A,B', ["foo\nbar", "A", "B"]),
     ],
@@ -135,7 +135,7 @@ def test_a_bad_json_line_is_named_and_the_next_still_read(
 def test_a_bad_table_row_is_named_and_the_next_still_read(
     tmp_path: Path, suffix: str, line: bytes, content: list[str]
 ) -> None:
-    table = b"text,labels\nx,A\n" + line + b"\nlast,A\n"
+    table = "text,labels\né,A\n".encode() + line + b"\nlast,A\n"
     path = write(tmp_path / f"a.{suffix}", table.replace(b",", b"\t") if "tsv" in suffix else table)
     _, bad, last = read_rows(path, COLUMNS)
     assert isinstance(bad, BadRow)
@@ -152,7 +152,7 @@ def test_a_bad_table_row_is_named_and_the_next_still_read(
         ('text,labels\nx,A\n"never closed,A\nx,A\n', 3, "broken quoting"),
         ('text,labels\n"a "quoted" word",A\n', 2, "broken quoting"),
         ("te\rxt,labels\nx,A\n", 1, "broken quoting"),  # a carriage return in a cell without quotes
-        (b"te\xffxt,labels\nx,A\n", 1, "not UTF-8"),
+        (b"te\xffxt,labels\n" + "é,A\n".encode(), 1, "not UTF-8"),
     ],
 )
 def test_tables_that_cannot_be_used_at_all(tmp_path: Path, content: str | bytes, line: int, what: str) -> None:

@@ -51,7 +51,7 @@ def expected() -> dict[str, set[str]]:
 
 def brought_in(path: Path | Sequence[Path], folder: Path, **options: object) -> ImportResult:
     paths = [path] if isinstance(path, Path) else path
-    return import_tables(paths, folder / "out", **{"stratify": False, **options})
+    return import_tables(paths, folder / "out", **{"stratify": False, "skip_bad_rows": True, **options})
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,30 @@ def test_what_cannot_be_used_is_left_out_with_its_place(tmp_path: Path) -> None:
     left_out = (tmp_path / "out" / "left-out.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["where"] for line in left_out] == [f"{path}:{number}" for number in rows]
     assert list(documents(tmp_path / "out")) == ["good\nin two lines"]
+
+
+@pytest.mark.parametrize(("bad", "allowed"), [(2, True), (3, False)])
+def test_more_than_one_bad_row_in_a_hundred_is_an_error(tmp_path: Path, bad: int, allowed: bool) -> None:
+    rows = [[f"text {number}", "" if number < bad else "A > B"] for number in range(200)]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
+    options = {"dev": 0, "test": 0, "skip_bad_rows": False}
+    if allowed:
+        assert brought_in(path, tmp_path, **options).summary.left_out.total() == bad
+        return
+    with pytest.raises(InputError) as caught:
+        brought_in(path, tmp_path, **options)
+    assert "--skip-bad-rows" in caught.value.remedy
+    assert [each.name for each in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize(("encoding", "named"), [("cp1252", False), ("utf-16", False), ("cp437", True)])
+def test_tables_in_other_encodings(tmp_path: Path, encoding: str, named: bool) -> None:
+    rows = [[f"Müller {number}, schön", "Größe > Übermaß" if number % 2 else "Größe > Maß"] for number in range(60)]
+    path = write_csv(tmp_path / "a.csv", [["Text", "Thema"], *rows], delimiter=";", encoding=encoding)
+    options = {"encoding": encoding} if named else {}
+    result = brought_in(path, tmp_path, skip_bad_rows=False, **options)
+    assert (result.rows, result.encodings) == (60, {str(path): encoding})
+    assert documents(tmp_path / "out") == {text: {"Größe", label} for text, label in rows}
 
 
 def test_splits_are_drawn_by_label(tmp_path: Path) -> None:

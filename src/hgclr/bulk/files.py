@@ -5,6 +5,8 @@ from __future__ import annotations
 import glob
 import gzip
 import io
+import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,16 +15,28 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from hgclr.data.readers import SUFFIXES, BadRow, Row, byte_lines, check_text, parquet_batches, read_rows
+from hgclr.data.readers import (
+    ENCODING,
+    SUFFIXES,
+    BadRow,
+    Row,
+    TextForm,
+    byte_lines,
+    check_text,
+    in_utf8,
+    parquet_batches,
+    read_rows,
+)
 from hgclr.errors import InputError, as_written, first_line, require_extra, url_of
-from hgclr.files import TableWriter, json_text
+from hgclr.files import SheetWriter, TableWriter, json_text, sheet_writer
 from hgclr.inference.backends import windows
 from hgclr.remote import find_files, kind_of, new_file
 
 if TYPE_CHECKING:
     import pyarrow
 
-Format = Literal["jsonl", "csv", "tsv", "parquet"]
+logger = logging.getLogger(__name__)
+Format = Literal["jsonl", "csv", "tsv", "parquet", "xlsx"]
 Answer = dict[str, Any]
 """The output of ``Prediction.to_json``, or ``{"error": …}`` for a row without a usable text."""
 ROWS = 1024
@@ -56,7 +70,9 @@ def find_inputs(names: Sequence[str | Path]) -> list[Path]:
         files, kind, text = [Path(name)], kind_of(name), (url_of(name) or str(name)).rstrip("/")
         if kind != "file":
             files = find_files(f"{glob.escape(text)}/*" if kind == "folder" else text)
-            files = [file for file in files if file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".")]
+            # Excel keeps a file ~$posts.xlsx while posts.xlsx is open.
+            files = [file for file in files if file.name.lower().endswith(SUFFIXES)]
+            files = [file for file in files if not file.name.startswith((".", "~$"))]
         if not files:
             raise InputError("no input files", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
         found += files
@@ -97,7 +113,8 @@ def pair_with_targets(
 class Chunk:
     """Consecutive rows of a file: their texts, or the problems of bad rows, and their cells by column.
 
-    ``first`` is the number of the first row. For Parquet, ``rows`` has only the text, and ``table`` all columns.
+    ``first`` is the number of the first row. For Parquet, ``rows`` has only the text, and ``table`` all columns. All
+    chunks of a file share its ``form``.
     """
 
     path: Path
@@ -105,6 +122,7 @@ class Chunk:
     texts: list[str | BadRow] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     table: pyarrow.RecordBatch | None = None
+    form: TextForm = field(default_factory=TextForm)
 
     @property
     def usable_texts(self) -> list[str]:
@@ -126,12 +144,13 @@ class Chunk:
         ]
 
 
-def read_chunks(path: Path, text_columns: Sequence[str]) -> Iterator[Chunk]:
+def read_chunks(path: Path, text_columns: Sequence[str], form: TextForm | None = None) -> Iterator[Chunk]:
     """Yield all rows of a file in order, with constant memory; the text is in the first of the columns that a row has.
 
-    A file with an unknown ending has one text per line. An empty file gives one empty chunk.
+    A file with an unknown ending has one text per line. An empty file gives one empty chunk. For ``form`` see
+    :func:`~hgclr.data.readers.read_rows`.
     """
-    required = text_columns if len(text_columns) == 1 else ()
+    form, required = form or TextForm(), text_columns if len(text_columns) == 1 else ()
     name = path.name.lower()
     if name.endswith(".parquet"):
         for first, batch in parquet_batches(path, required, all_columns=True):
@@ -140,15 +159,15 @@ def read_chunks(path: Path, text_columns: Sequence[str]) -> Iterator[Chunk]:
             yield make_chunk(rows, path, text_columns, batch)
         return
     if name.endswith(SUFFIXES):
-        lines = read_rows(path, required, all_columns=True)
+        lines = read_rows(path, required, all_columns=True, form=form)
     else:
-        lines = line_rows(byte_lines(path), path, text_columns[0])
+        lines = line_rows(in_utf8(byte_lines(path, form), path, form), path, text_columns[0])
     start = next(lines, None)
     if start is None:
         yield Chunk(path)
         return
     for some in windows(chain([start], lines), ROWS):
-        yield make_chunk(some, path, text_columns)
+        yield make_chunk(some, path, text_columns, form=form)
 
 
 def line_rows(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator[Row | BadRow]:
@@ -157,14 +176,18 @@ def line_rows(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator
         try:
             yield Row(number, {column: line if isinstance(line, str) else line.decode().rstrip("\r\n")})
         except UnicodeDecodeError as error:
-            yield BadRow(path, number, f"not UTF-8: {error}", None, "save the file as UTF-8")
+            yield BadRow(path, number, f"not UTF-8: {error}", None, ENCODING)
 
 
 def make_chunk(
-    rows: Sequence[Row | BadRow], path: Path, text_columns: Sequence[str], table: pyarrow.RecordBatch | None = None
+    rows: Sequence[Row | BadRow],
+    path: Path,
+    text_columns: Sequence[str],
+    table: pyarrow.RecordBatch | None = None,
+    form: TextForm | None = None,
 ) -> Chunk:
     """Return rows as a chunk."""
-    chunk = Chunk(path, rows[0].number if rows else 1, table=table)
+    chunk = Chunk(path, rows[0].number if rows else 1, table=table, form=form or TextForm())
     for row in rows:
         values = row.content if isinstance(row, BadRow) else row.values
         chunk.rows.append(values if isinstance(values, dict) else {})
@@ -176,7 +199,7 @@ def make_chunk(
         else:
             try:
                 check_text(row.values[found[0]])
-                chunk.texts.append(row.values[found[0]])
+                chunk.texts.append(str(row.values[found[0]]))  # a SheetCell as well
             except InputError as error:
                 chunk.texts.append(BadRow(path, row.number, f"column {found[0]!r}: {error.what}", row.values))
     return chunk
@@ -200,30 +223,40 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
     """Write the rows of a file with their answers, and yield them; the file is written atomically at the end.
 
     ``target`` is None for standard output. Without a column for errors, a bad row raises. Tables have the columns of
-    the first chunk.
+    the first chunk. CSV from CSV has the encoding, byte order mark, delimiter and line ends of the input.
     """
     first = next(labelled)
+    form = first[0].form
     columns = list(dict.fromkeys(chain.from_iterable(first[0].rows)))
     if first[0].table is not None:
         columns = first[0].table.schema.names
     own = ["prediction"]
-    if kind in ("csv", "tsv"):
+    if kind in ("csv", "tsv", "xlsx"):
         own = ["labels", *(["paths"] if added.paths else []), "probabilities"]
         own += [name for name in ("abstained", "error") if getattr(added, name)]
     try:
         with ExitStack() as stack:
             path = None if target is None else stack.enter_context(new_file(target))
-            if kind == "parquet":
+            output = stack.enter_context(ExitStack())
+            if kind in ("parquet", "xlsx"):
                 assert path is not None  # the command line rejects it for standard output
-                write = stack.enter_context(_parquet_writer(path, columns, first[0]))
+                if kind == "parquet":
+                    write = output.enter_context(_parquet_writer(path, columns, first[0]))
+                else:
+                    write = _table_writer(output.enter_context(sheet_writer(path)), columns, own)
             else:
                 stream: IO[str] = sys.stdout
                 if path is not None and target is not None:
-                    raw: Any = stack.enter_context(path.open("wb"))
-                    if target.name.lower().endswith(".gz"):  # without name and time, for reproducible bytes
-                        raw = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
-                    stream = stack.enter_context(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
-                write = _text_writer(stream, kind, columns, own, raw=added.raw)
+                    encoding = "utf-8-sig" if form.bom and not form.other and kind != "jsonl" else "utf-8"
+                    stream = output.enter_context(_text_stream(path, target, "w", encoding))
+                if kind == "jsonl":
+                    write = _line_writer(stream)
+                else:
+                    delimiter = "," if kind == "csv" else "\t"
+                    if form.delimiter is not None and format_of(first[0].path) == kind:
+                        delimiter = form.delimiter
+                    table = TableWriter(stream, raw=added.raw, delimiter=delimiter, lineterminator=form.line_end)
+                    write = _table_writer(table, columns, own)
             for chunk, answers in chain([first], labelled):
                 if chunk.problems and not added.error:
                     raise chunk.problems[0].error()
@@ -238,6 +271,9 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 with _fitting(chunk):
                     write(chunk, answers)
                 yield chunk, answers
+            output.close()
+            if path is not None and target is not None and form.other and kind in ("csv", "tsv"):
+                _recode(path, target, form)
     except BrokenPipeError:  # the reader of standard output has stopped
         raise
     except OSError as error:
@@ -249,9 +285,45 @@ def _fitting(chunk: Chunk) -> Iterator[None]:
     """Report a value that cannot be written in the format of the results."""
     try:
         yield
+    except InputError as error:
+        raise InputError(error.what, path=error.path or chunk.path, remedy=error.remedy) from None
     except (ArithmeticError, NotImplementedError, RecursionError, TypeError, ValueError) as error:
         what, remedy = f"cannot be written in this format: {first_line(error)}", "choose another --format"
         raise InputError(what, path=chunk.path, line=chunk.first, remedy=remedy) from None
+
+
+@contextmanager
+def _text_stream(path: Path, target: Path, mode: Literal["r", "w"], encoding: str) -> Iterator[IO[str]]:
+    """Open a text file, packed if the name of ``target`` ends in ``.gz``."""
+    with path.open(f"{mode}b") as raw, ExitStack() as stack:
+        stream: Any = raw
+        if target.name.lower().endswith(".gz"):  # without name and time, for reproducible bytes
+            stream = stack.enter_context(gzip.GzipFile("", f"{mode}b", compresslevel=6, fileobj=raw, mtime=0))
+        yield stack.enter_context(io.TextIOWrapper(stream, encoding=encoding, newline=""))
+
+
+def _recode(path: Path, target: Path, form: TextForm) -> None:
+    """Rewrite UTF-8 in the encoding of the input, known only now; or, if that lacks a character, in UTF-8 with mark."""
+    own = form.other or ""
+    copy = path.with_suffix(".2.tmp")
+    try:
+        for encoding in (own, "utf-8-sig"):
+            try:
+                with (
+                    _text_stream(path, target, "r", "utf-8") as source,
+                    _text_stream(copy, target, "w", encoding) as result,
+                ):
+                    if form.bom and encoding == own:
+                        result.write("\ufeff")
+                    shutil.copyfileobj(source, result)
+                break
+            except UnicodeEncodeError as error:
+                text = error.object[error.start]
+                what = "%s: written as UTF-8 with a byte order mark, because %s has no character %r"
+                logger.warning(what, as_written(target), own, text)
+        copy.replace(path)
+    finally:
+        copy.unlink(missing_ok=True)
 
 
 def _json(value: object) -> str:
@@ -259,19 +331,21 @@ def _json(value: object) -> str:
     return json_text(value, default=str).encode(errors="backslashreplace").decode()
 
 
-def _text_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Sequence[str], *, raw: bool) -> Write:
-    if kind == "jsonl":
+def _line_writer(stream: IO[str]) -> Write:
+    def write(chunk: Chunk, answers: list[Answer]) -> None:
+        for values, answer in zip(chunk.cells(), answers, strict=True):
+            stream.write(_json(values | {"prediction": answer}) + "\n")
 
-        def write_lines(chunk: Chunk, answers: list[Answer]) -> None:
-            for values, answer in zip(chunk.cells(), answers, strict=True):
-                stream.write(_json(values | {"prediction": answer}) + "\n")
+    return write
 
-        return write_lines
-    table = TableWriter(stream, raw=raw, delimiter="," if kind == "csv" else "\t", lineterminator="\n")
+
+def _table_writer(table: TableWriter | SheetWriter, columns: Sequence[str], own: Sequence[str]) -> Write:
     table.writerow([*columns, *own])
 
-    def cell(value: object) -> str:
-        return "" if value is None else _json(value) if isinstance(value, bool | dict | list) else str(value)
+    def cell(value: object) -> object:
+        if isinstance(value, bool | dict | list):
+            return _json(value)
+        return "" if value is None else value if isinstance(value, str | int | float) else str(value)
 
     def write(chunk: Chunk, answers: list[Answer]) -> None:
         for values, answer in zip(chunk.cells(), answers, strict=True):

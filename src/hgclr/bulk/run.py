@@ -30,6 +30,7 @@ from hgclr.bulk.files import (
     write_file,
 )
 from hgclr.cluster import tasks
+from hgclr.data.readers import TextForm
 from hgclr.decisions.decoding import Rule
 from hgclr.errors import HGCLRError, InputError, as_written, url_of
 from hgclr.files import locked
@@ -73,7 +74,8 @@ def predict_files(
     output: str | Path,
     *,
     text_column: str | None = None,
-    file_format: Literal["jsonl", "csv", "parquet"] | None = None,
+    file_format: Literal["jsonl", "csv", "parquet", "xlsx"] | None = None,
+    encoding: str | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     ray_address: str | None = None,
@@ -99,6 +101,7 @@ def predict_files(
         output: the folder of results, or its URL.
         text_column: by default ``text``, or the text column that the model was trained on.
         file_format: format of the results; by default that of each input.
+        encoding: encoding of text files; by default UTF-8 or, for tables that are not, detected.
         engine: ``local``, or ``ray``, whose nodes must be able to load the model.
         ray_address: address of a running cluster; by default Ray is started on this machine.
         workers: by default one per core, or GPU, of the machine or the cluster.
@@ -106,7 +109,7 @@ def predict_files(
         leaf_paths, skip_bad_rows, raw, overwrite: as the options of ``hgclr predict``.
         progress: called after each chunk with its file and the rows labelled so far.
     """
-    folder = Path(output)
+    folder, encoding = Path(output), TextForm(encoding).encoding
     pairs = pair_with_targets(inputs, folder, file_format)
     found = find_model(model).absolute()
     classifier = HierarchicalClassifier.load(found, device="cpu" if engine == "ray" else None)
@@ -114,7 +117,7 @@ def predict_files(
     decisions = classifier.decisions.changed(**changes)
     text_columns = text_columns_of(found, text_column)
     added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
-    chosen = [text_columns, leaf_paths, skip_bad_rows, raw]
+    chosen = [text_columns, leaf_paths, skip_bad_rows, raw, encoding]
     settings = {"model": fingerprint(found), "decisions": decisions.to_json() | {"provenance": {}}, "options": chosen}
     with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):
         record = RunRecord(folder, settings, overwrite=overwrite)
@@ -137,7 +140,8 @@ def predict_files(
         rows = bad = 0
         notes: Counter[str] = Counter()
         with started as (submit, ahead):
-            by_file = groupby(label_files(sources, text_columns, submit, ahead), lambda item: item[0].path)
+            labelled_files = label_files(sources, text_columns, submit, ahead, encoding)
+            by_file = groupby(labelled_files, lambda item: item[0].path)
             for (source, target), (_, labelled) in zip(left, by_file, strict=True):
                 record.begin(target, versions[source])
                 checked = _unchanged(labelled, source, versions[source])
@@ -164,14 +168,18 @@ def text_columns_of(model: Path, chosen: str | None) -> list[str]:
 
 
 def label_files(
-    files: Sequence[Path], text_columns: Sequence[str], submit: Callable[[list[str]], Future[list[Answer]]], ahead: int
+    files: Sequence[Path],
+    text_columns: Sequence[str],
+    submit: Callable[[list[str]], Future[list[Answer]]],
+    ahead: int,
+    encoding: str | None = None,
 ) -> Labelled:
     """Yield the chunks of all files in order with their answers, while the next ``ahead`` chunks are submitted."""
 
     def submitted() -> Iterator[tuple[Chunk, Future[list[Answer]]]]:
         for path in files:
             try:
-                for chunk in read_chunks(path, text_columns):
+                for chunk in read_chunks(path, text_columns, TextForm(encoding)):
                     yield chunk, submit(chunk.usable_texts)
             except InputError as error:  # raised when this file is written
                 failed: Future[list[Answer]] = Future()

@@ -21,6 +21,7 @@ from hgclr.cli.console import (
 from hgclr.cli.options import (
     Data,
     DataOutput,
+    Encoding,
     JsonFile,
     Reading,
     Seed,
@@ -83,13 +84,16 @@ def import_files(
     test: Annotated[str | None, option("Share for test, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
     seed: Seed = 0,
     no_stratify: Annotated[bool, option("Draw splits at random: faster with many labels.", "--no-stratify")] = False,
+    encoding: Encoding = None,
+    skip_bad_rows: Annotated[bool, option("Leave out bad rows, however many.", "--skip-bad-rows")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Make a data folder from your tables: CSV with any delimiter, Excel, JSON lines, Parquet.
 
     hgclr detects the columns and separators that you do not give. Rows with the same text become one document with all
-    their labels; unusable rows are skipped and listed. Splits are stratified: every label has the same share in each
-    split and a document in train. No text is in two splits.
+    their labels. Unusable rows are skipped and listed; if they are more than 1 %, hgclr stops unless you give
+    --skip-bad-rows. Splits are stratified: every label has the same share in each split and a document in train. No
+    text is in two splits.
 
     Example: **hgclr data import tickets.csv --text Message --levels Area,Topic --output my-data**
 
@@ -120,6 +124,8 @@ def import_files(
             test=_share_or_file("--test", test),
             seed=seed,
             stratify=not no_stratify,
+            encoding=encoding,
+            skip_bad_rows=skip_bad_rows,
             progress=progress,
         )
     write_result(json_file, result.to_json())
@@ -147,6 +153,7 @@ def _print_import(console: Console, result: ImportResult) -> None:
     say, summary, layout = console.say, result.summary, result.layout
     read = {"text": layout.text, "levels" if layout.levels else "labels": ", ".join(layout.labels), "ids": layout.id}
     read |= {"separator of names": layout.path_separator, "separator of labels": layout.label_separator}
+    read["encoding"] = ", ".join(dict.fromkeys(result.encodings.values()))
     read["not read"] = ", ".join(layout.unread)
     say(f"read {result.rows:,} rows; " + ", ".join(f"{name}: {value!r}" for name, value in read.items() if value))
     levels = [len(level) for level in result.taxonomy.levels]

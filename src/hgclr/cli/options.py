@@ -42,6 +42,9 @@ JsonFile = Annotated[Path | None, file("Write the result as JSON to this file; '
 NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
 DataOutput = Annotated[Path, folder("Data folder to write; an earlier one is replaced.")]
 Raw = Annotated[bool, option("Do not escape cells of CSV and TSV that a spreadsheet would run as formulas.", "--raw")]
+Encoding = Annotated[
+    str | None, option("Encoding of text files, such as cp1252; default: UTF-8, or detected.", metavar="NAME")
+]
 Settings = Annotated[
     list[str] | None,
     option("Override one setting, such as training.epochs=4; repeatable.", "--set", metavar="KEY=VALUE"),

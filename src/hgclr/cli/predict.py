@@ -21,7 +21,18 @@ from hgclr.cli.console import (
     standard_error,
     write_result,
 )
-from hgclr.cli.options import Deciding, Engine, JsonFile, Model, Raw, deciding_options, file, option, ray_address_option
+from hgclr.cli.options import (
+    Deciding,
+    Encoding,
+    Engine,
+    JsonFile,
+    Model,
+    Raw,
+    deciding_options,
+    file,
+    option,
+    ray_address_option,
+)
 from hgclr.errors import InputError
 from hgclr.files import write_files
 
@@ -46,10 +57,12 @@ def predict(
     text_column: Annotated[
         str | None, option("Column with the text; default: 'text', or that of the training.")
     ] = None,
+    encoding: Encoding = None,
     file_format: Annotated[
-        Literal["jsonl", "csv", "parquet"] | None, option("Format of the results; default: by --output.", "--format")
+        Literal["jsonl", "csv", "parquet", "xlsx"] | None,
+        option("Format of the results; default: by --output.", "--format"),
     ] = None,
-    leaf_paths: Annotated[bool, option("In CSV and TSV: add the paths of the deepest labels.", "--leaf-paths")] = False,
+    leaf_paths: Annotated[bool, option("In tables: add the paths of the deepest labels.", "--leaf-paths")] = False,
     skip_bad_rows: Annotated[bool, option("Give bad rows an error instead of labels.", "--skip-bad-rows")] = False,
     raw: Raw = False,
     show: Annotated[Literal["auto", "tree", "json"], option("auto: a tree in a terminal, else JSON.")] = "auto",
@@ -62,10 +75,11 @@ def predict(
 ) -> None:
     """Label texts: as JSON lines in a pipe or file, as a tree with probabilities in a terminal, or files in bulk.
 
-    Inputs are .jsonl, .csv, .tsv (also .gz) or .parquet with a text column, or any other file with one text per line.
-    Every output row is the input row with a field **prediction**: **labels** (id, path, probability), **abstained**,
-    **truncated** and, for a text that is blank or unlike the training texts, a **note**; in CSV, columns **labels** and
-    **probabilities**, with --skip-bad-rows also **error** for bad rows and notes.
+    Inputs are .jsonl, .csv, .tsv (also .gz), .xlsx or .parquet with a text column, or any other file with one text per
+    line. Every output row is the input row with a field **prediction**: **labels** (id, path, probability),
+    **abstained**, **truncated** and, for a text that is blank or unlike the training texts, a **note**; in CSV and
+    .xlsx, columns **labels** and **probabilities**, with --skip-bad-rows also **error** for bad rows and notes. CSV
+    from CSV keeps its delimiter, encoding and line ends.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder. A run
     that was stopped continues when you give the command again.
@@ -90,7 +104,7 @@ def predict(
         if ray_address is not None and engine != "ray":
             raise InputError("--ray-address is for the engine ray", remedy="add --engine ray")
         for_bulk |= {"engine": engine or "local", "text_column": text_column, "file_format": file_format}
-        for_bulk |= {"leaf_paths": leaf_paths, "skip_bad_rows": skip_bad_rows, "raw": raw}
+        for_bulk |= {"leaf_paths": leaf_paths, "skip_bad_rows": skip_bad_rows, "raw": raw, "encoding": encoding}
         _predict_in_bulk(model, names, output, **for_bulk, **vars(deciding))
         return
     if unused := next((name for name, value in for_bulk.items() if value), None):
@@ -99,15 +113,16 @@ def predict(
     from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks, write_file
     from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import prediction_tree
-    from hgclr.data.readers import limited_lines
+    from hgclr.data.readers import TextForm, in_utf8, limited_lines
     from hgclr.inference import HierarchicalClassifier
     from hgclr.inference.backends import windows
     from hgclr.remote import kind_of
 
     target = None if output is None else Path(output)
     kind = file_format or ("jsonl" if target is None or not target.suffix else format_of(target))
-    if kind == "parquet" and target is None:
-        raise InputError("Parquet is not written to standard output", remedy="name a file with --output")
+    if kind in ("parquet", "xlsx") and target is None:
+        raise InputError(f"{kind} is not written to standard output", remedy="name a file with --output")
+    form = TextForm(encoding)
     from_file = bool(names) and names != ["-"]
     source = Path(names[0]) if from_file else Path("standard input")
     if from_file and kind_of(source) is None:
@@ -115,11 +130,12 @@ def predict(
     folder = find_folder(model)
     columns = ["text"] if texts else text_columns_of(folder, text_column)
     if from_file:
-        chunks = read_chunks(source, columns)
+        chunks = read_chunks(source, columns, form)
     else:
         if not texts and sys.stdin.isatty():
             sys.stderr.write("one text a line; end with Ctrl-D\n")
-        rows = line_rows(texts or limited_lines(sys.stdin.buffer, source), source, columns[0])
+        lines = texts or in_utf8(limited_lines(sys.stdin.buffer, source, form), source, form)
+        rows = line_rows(lines, source, columns[0])
         chunks = (make_chunk(some, source, columns) for some in windows(rows, ROWS))
     first = next(chunks, None)
     if first is None or not first.texts:
@@ -226,7 +242,7 @@ def explain(
     """
     from hgclr.bulk.files import line_rows, make_chunk
     from hgclr.cli.tables import print_explanations, print_positive_samples
-    from hgclr.data.readers import byte_lines, limited_lines
+    from hgclr.data.readers import TextForm, byte_lines, in_utf8, limited_lines
     from hgclr.evaluation.explanation import explanation_page, read_text
     from hgclr.evaluation.positive_samples import keep_rule, load_label_side, positive_sample, positive_sample_page
 
@@ -237,8 +253,9 @@ def explain(
         raise InputError(f"texts are given {given}", remedy="give one of them")
     chosen: list[tuple[str, int | None]] = [(text, None) for text in texts or []]
     if source is not None:
-        lines = limited_lines(sys.stdin.buffer, source) if str(source) == "-" else byte_lines(source)
-        chunk = make_chunk(list(line_rows(lines, source, "text")), source, ["text"])
+        form = TextForm()
+        lines = limited_lines(sys.stdin.buffer, source, form) if str(source) == "-" else byte_lines(source, form)
+        chunk = make_chunk(list(line_rows(in_utf8(lines, source, form), source, "text")), source, ["text"])
         for problem in chunk.problems:
             raise problem.error()
         chosen = [(text, number) for number, text in enumerate(chunk.usable_texts, 1) if text.strip()]

@@ -12,7 +12,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hgclr.data.readers import SUFFIXES, BadRow, BadRowLog, RowProblem, read_rows, read_text
+from hgclr.data.readers import SUFFIXES, BadRow, BadRowLog, RowProblem, TextForm, read_rows, read_text
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder, json_bytes, read_json, recover_folder
 from hgclr.remote import local
@@ -195,7 +195,7 @@ class DataFolder:
     """The splits and the label tree of a folder.
 
     A split is ``train``, ``dev`` (also ``validation``, ``valid``, ``val``) or ``test`` as a ``.jsonl``, ``.csv`` or
-    ``.tsv`` file (also with ``.gz``) or a ``.parquet`` file. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
+    ``.tsv`` file (also with ``.gz``), ``.xlsx`` or ``.parquet``. The taxonomy is ``taxonomy.*`` or ``*.taxonomy``.
 
     Args:
         path: the folder, or its URL in an object store.
@@ -238,6 +238,7 @@ class DataFolder:
             taxonomy = Taxonomy.read(file, separator=self.form.path_separator)
         self.taxonomy: Taxonomy = taxonomy
         self._labels = LabelReader(taxonomy, self.form)
+        self.text_forms = {split: TextForm() for split in self.splits}
 
     @property
     def source_text_column(self) -> str | None:
@@ -254,7 +255,8 @@ class DataFolder:
     def scan(self, split: str) -> Iterator[Document | BadRow]:
         """Yield every row of a split as a document or a bad row."""
         path = self.split_path(split)
-        for row in read_rows(path, (self.form.text_column, self.form.label_column)):
+        columns = self.form.text_column, self.form.label_column
+        for row in read_rows(path, columns, form=self.text_forms[split]):
             if isinstance(row, BadRow):
                 yield row
                 continue

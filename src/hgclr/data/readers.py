@@ -1,7 +1,7 @@
 """Readers of JSON lines, CSV, TSV (also gzipped), Parquet and Excel, with constant memory.
 
 Data folders, imports and bulk prediction read their rows here. An unreadable row that does not affect the next one
-becomes a `BadRow` with its file and line.
+becomes a `BadRow` with its file and line. Tables that are not UTF-8 are converted to it line by line.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ import codecs
 import csv
 import gzip
 import hashlib
+import io
 import json
 import logging
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import accumulate, chain, count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from hgclr.errors import InputError, as_written, first_line, refuse_broken, require_extra, url_of
-from hgclr.files import atomic_file, check_archive, open_regular
+from hgclr.files import CODED, SheetCell, atomic_file, check_archive
 from hgclr.remote import open_file, store_errors
 
 if TYPE_CHECKING:
     import pyarrow
 
 logger = logging.getLogger(__name__)
-SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 EXCEL = ".xlsx"
+SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", EXCEL)
 LONGEST_CELL = 2**24
 """Maximum characters of a cell. Python's default, 131,072, is too short for long documents; without a limit, an
 unclosed quote would read the rest of the file into memory."""
@@ -42,8 +43,47 @@ BATCH = 1024
 """Rows of Parquet in memory at a time."""
 SHOWN = 3
 """Maximum number of bad rows in the warning; the side file has all of them."""
-ENCODING = "save the file as UTF-8"
+ENCODING = "save the file as UTF-8; hgclr predict and hgclr data import also take --encoding"
+GUESSES = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r", "mac_roman", "cp850"),
+    *("cp932", "gb18030", "big5", "cp949", "euc_jp"),
+)
+"""The encodings that a table without byte order mark may have, likely ones first; in all, ASCII is as in UTF-8."""
+AHEAD = 2**20
+"""Bytes read ahead at the first line that is not UTF-8."""
+SAMPLE = 2**16
+"""Bytes of lines that are not ASCII, from which an encoding is guessed."""
+UTF_8_SHARE = 1 / 20
+"""Lines that are UTF-8, for each that is not, above which the file is UTF-8 with damaged rows."""
 COLUMN = "name the right column with --text-column or --label-column"
+
+
+@dataclass(slots=True)
+class TextForm:
+    """How a table is written as text: readers fill in what they find, and results are written in the same form.
+
+    ``encoding`` is the one that the user names; or None, for UTF-8 until a reader finds another one.
+    """
+
+    encoding: str | None = None
+    bom: bool = False
+    delimiter: str | None = None
+    line_end: str = "\n"
+
+    def __post_init__(self) -> None:
+        if self.encoding is None:
+            return
+        try:
+            "a".encode(self.encoding)
+            self.encoding = codecs.lookup(self.encoding).name.removesuffix("-sig")
+        except (LookupError, UnicodeError, ValueError):
+            remedy = "give for example cp1252 (Windows, Western Europe), utf-16 or mac-roman"
+            raise InputError(f"unknown encoding {self.encoding!r}", remedy=remedy) from None
+
+    @property
+    def other(self) -> str | None:
+        """The encoding, if it is not UTF-8."""
+        return None if self.encoding == "utf-8" else self.encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +160,19 @@ class RowProblem(Exception):  # noqa: N818 - never leaves this package: it becom
         self.reason, self.remedy = reason, remedy
 
 
-def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = False) -> Iterator[Row | BadRow]:
+def read_rows(
+    path: str | Path, columns: Sequence[str], *, all_columns: bool = False, form: TextForm | None = None
+) -> Iterator[Row | BadRow]:
     """Yield the rows of a file in order.
 
     Args:
-        path: a file whose name ends as in `SUFFIXES` or in `EXCEL`, of which the first sheet is read; or the URL of a
-            file in an object store, which is read block by block.
+        path: a file whose name ends as in `SUFFIXES`, of a workbook the first sheet; or the URL of a file in an object
+            store, which is read block by block.
         columns: the columns that every row must have.
         all_columns: also read the other columns of Parquet, and raise if two columns have the same name.
+        form: the encoding of text, if it is known, and a place for what the reader finds.
     """
-    path = Path(path)
+    path, form = Path(path), form or TextForm()
     if url_of(path) is None and not path.is_file():
         raise InputError("no such file", path=path)
     name = path.name.lower()
@@ -140,10 +183,10 @@ def read_rows(path: str | Path, columns: Sequence[str], *, all_columns: bool = F
         records = ((number, cells) for number, (cells, _) in enumerate(sheet_rows(path), 1))
         return _table_rows(path, records, columns, all_columns)
     if name.endswith((".jsonl", ".jsonl.gz")):
-        return json_rows(byte_lines(path), path, columns)
+        return json_rows(byte_lines(path, form), path, columns)
     if name.endswith(SUFFIXES):
-        return _table_rows(path, _csv_records(path), columns, all_columns)
-    raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join((*SUFFIXES, EXCEL))}")
+        return _table_rows(path, _csv_records(path, form), columns, all_columns)
+    raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join(SUFFIXES)}")
 
 
 def json_rows(lines: Iterable[bytes], path: Path, columns: Sequence[str] = ()) -> Iterator[Row | BadRow]:
@@ -198,15 +241,17 @@ def _table_rows(
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
 
 
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: Path, form: TextForm) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV or TSV file with the lines where they start; cells in double quotes may span lines.
 
     The delimiter is the one that splits the first line into most cells. Lines are decoded with ``surrogateescape``,
     so that a record that is not UTF-8 does not affect the others.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_CELL))
-    lines = (line.decode(errors="surrogateescape") for line in byte_lines(path))
+    raw = in_utf8(byte_lines(path, form), path, form)
+    lines = (line.decode(errors="surrogateescape") for line in raw)
     head = list(islice(lines, 1))
+    form.line_end = "\r\n" if head and head[0].endswith("\r\n") else "\n"
     likely = "\t,;|" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ",;\t|"
 
     def cells(delimiter: str) -> int:
@@ -214,7 +259,7 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
             return sum(map(len, csv.reader(head, delimiter=delimiter)))
         return 0
 
-    delimiter = max(likely, key=cells)
+    form.delimiter = delimiter = max(likely, key=cells)
     reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
@@ -227,25 +272,38 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise InputError(f"broken quoting: {error}", path=path, line=number, remedy=remedy) from None
 
 
-def sheet_rows(path: Path) -> Iterator[tuple[list[str], int | None]]:
-    """Yield each row of the first sheet as strings, without empty ones at the end, and the sheet's row count."""
+def sheet_rows(path: Path, stream: IO[bytes] | None = None) -> Iterator[tuple[list[str], int | None]]:
+    """Yield each row of the first sheet as strings, without empty ones at the end, and the sheet's row count.
+
+    Values that are not text are `SheetCell`. With ``stream``, an open workbook, ``path`` is its name for errors.
+    """
     require_extra("openpyxl", extra="data", capability=f"Reading {path.name}")
     from openpyxl import load_workbook
 
     remedy = "copy it again from its source"
-    with refuse_broken("damaged, truncated or not an XLSX file", path=path, remedy=remedy):
-        check_archive(path, LARGEST_WORKBOOK)
-        with open_regular(path) as file, closing(load_workbook(file, read_only=True, data_only=True)) as workbook:
-            sheet = workbook.worksheets[0]
-            total = sheet.max_row
-            sheet.reset_dimensions()  # some programs write wrong ones, to which openpyxl would cut the rows
-            for values in sheet.iter_rows(values_only=True):
-                # Whole numbers may be stored as 3.0.
-                whole = (int(value) if isinstance(value, float) and value.is_integer() else value for value in values)
-                cells = ["" if value is None else str(value) for value in whole]
-                while cells and not cells[-1].strip():
-                    cells.pop()
-                yield cells, total
+    with refuse_broken("damaged, truncated or not an XLSX file", path=path, remedy=remedy), ExitStack() as stack:
+        file = stack.enter_context(open_file(path)) if stream is None else stream
+        check_archive(path, LARGEST_WORKBOOK, file)
+        workbook = stack.enter_context(closing(load_workbook(file, read_only=True, data_only=True)))
+        sheet = workbook.worksheets[0]
+        total = sheet.max_row
+        sheet.reset_dimensions()  # some programs write wrong ones, to which openpyxl would cut the rows
+        for row in sheet.iter_rows():
+            cells = list(map(_sheet_text, row))
+            while cells and not cells[-1].strip():
+                cells.pop()
+            yield cells, total
+
+
+def _sheet_text(cell: Any) -> str:
+    value = cell.value
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return CODED.sub(lambda found: chr(int(found[1], 16)), value)
+    # Whole numbers may be stored as 3.0.
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return SheetCell(str(whole), value, cell.number_format)
 
 
 def parquet_batches(
@@ -277,8 +335,8 @@ def parquet_batches(
             yield first, pyarrow.RecordBatch.from_pylist([], schema=file.schema_arrow)
 
 
-def byte_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, unpacked if its name ends in ``.gz``."""
+def byte_lines(path: Path, form: TextForm | None = None) -> Iterator[bytes]:
+    """Yield the lines of a file, unpacked if its name ends in ``.gz``; for ``form`` see `limited_lines`."""
     with store_errors(path), ExitStack() as stack:
         try:
             stream: IO[bytes] = stack.enter_context(open_file(path))
@@ -287,23 +345,107 @@ def byte_lines(path: Path) -> Iterator[bytes]:
             raise InputError(what, path=path) from None
         if path.name.lower().endswith(".gz"):
             stream = cast(IO[bytes], stack.enter_context(gzip.GzipFile(fileobj=stream)))
-        yield from limited_lines(stream, path)
+        yield from limited_lines(stream, path, form)
 
 
-def limited_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the lines of a stream without byte order mark; raise at a line over the limit, as gzip may hide one."""
-    for number in count(1):
+def limited_lines(stream: IO[bytes], path: Path, form: TextForm | None = None) -> Iterator[bytes]:
+    """Yield the lines of a stream without byte order mark; raise at a line over the limit, as gzip may hide one.
+
+    With ``form``, lines in UTF-16 with a byte order mark, or in the encoding of the form, are converted to UTF-8.
+    Bytes that the encoding does not have stay as they are, which is not UTF-8.
+    """
+    with ExitStack() as stack:
+        form, number = form or TextForm("utf-8"), 1
         try:
-            line = stream.readline(LONGEST_LINE + 1)
+            if form.encoding is None:
+                stream = stream if hasattr(stream, "peek") else io.BufferedReader(cast(io.RawIOBase, stream))
+                start = stream.peek(2)[:2]
+                form.encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else None
+            read: Callable[[int], bytes] = stream.readline
+            if form.other:
+                errors = "surrogatepass" if form.other.startswith(("utf-16", "utf-32")) else "surrogateescape"
+                text = io.TextIOWrapper(cast(io.BufferedReader, stream), form.other, errors, newline="\n")
+                stack.callback(text.detach)
+
+                def read(most: int) -> bytes:
+                    return text.readline(most).encode(errors=errors)
+
+            for number in count(1):
+                line = read(LONGEST_LINE + 1)
+                if not line:
+                    return
+                if len(line) > LONGEST_LINE:
+                    what = f"no line end in {LONGEST_LINE:,} bytes"
+                    raise InputError(what, path=path, line=number, remedy="put each document on its line")
+                if number == 1 and line.startswith(codecs.BOM_UTF8):
+                    form.bom, line = True, line[len(codecs.BOM_UTF8) :]
+                yield line
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             what = f"damaged or truncated gzip file: {error}"
             raise InputError(what, path=path, line=number, remedy="copy it again from its source") from None
-        if not line:
-            return
-        if len(line) > LONGEST_LINE:
-            what = f"no line end in {LONGEST_LINE:,} bytes"
-            raise InputError(what, path=path, line=number, remedy="put each document on its line")
-        yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        except UnicodeDecodeError as error:
+            raise InputError(f"not {form.encoding}: {error.reason}", path=path, line=number, remedy=ENCODING) from None
+
+
+def in_utf8(lines: Iterator[bytes], path: Path, form: TextForm) -> Iterator[bytes]:
+    """Yield the lines of a text in UTF-8; if they are in another encoding that the form lacks, guess it and convert.
+
+    If the first line that is not ASCII is UTF-8, so is the file; other lines are damaged, and stay as they are.
+    """
+    for line in lines:
+        if not line.isascii():
+            break
+        yield line
+    else:
+        return
+    lines = chain([line], lines)
+    if form.encoding is None and not form.bom and not _is_utf8(line):
+        ahead, size = [], 0
+        while size < AHEAD and (more := next(lines, None)) is not None:
+            ahead.append(more)
+            size += len(more)
+        lines = chain(ahead, lines)
+        if found := guess_encoding(ahead):
+            form.encoding = found
+            advice = "if characters are wrong, save it as UTF-8 or name its encoding with --encoding"
+            logger.warning("%s: not UTF-8, read as %s; %s", as_written(path), found, advice)
+            lines = (_recoded(each, found) for each in lines)
+    yield from lines
+
+
+def guess_encoding(lines: Sequence[bytes]) -> str | None:
+    """Return the likely encoding of lines that are not all UTF-8, or None if they are damaged."""
+    marked = [line for line in lines if not line.isascii()]
+    damaged = [line for line in marked if not _is_utf8(line)]
+    if len(marked) - len(damaged) >= UTF_8_SHARE * len(damaged):
+        return None
+    from charset_normalizer import from_bytes
+
+    sizes = accumulate(map(len, damaged))
+    sample = b"".join(line for line, size in zip(damaged, sizes, strict=True) if size - len(line) < SAMPLE)
+    # Of encodings that explain the sample equally well, the likeliest.
+    ranks = [
+        (match.chaos, -match.coherence, GUESSES.index(name))
+        for match in from_bytes(sample, cp_isolation=list(GUESSES))
+        for name in match.could_be_from_charset
+        if name in GUESSES
+    ]
+    return GUESSES[min(ranks)[-1]] if ranks else None
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _recoded(line: bytes, encoding: str) -> bytes:
+    try:
+        return line.decode(encoding, "surrogateescape").encode(errors="surrogateescape")
+    except UnicodeDecodeError:
+        return line
 
 
 def _require_columns(

@@ -27,7 +27,7 @@ from hgclr.data.folder import (
     write_corpus,
 )
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
-from hgclr.data.readers import BadRow, RowProblem, read_rows, read_text, text_hash
+from hgclr.data.readers import BadRow, RowProblem, TextForm, read_rows, read_text, text_hash
 from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
@@ -37,6 +37,8 @@ SAMPLE = 1000
 """Rows of each file used to detect columns."""
 DRAWN = 0.1
 """Default share of dev and of test."""
+LEFT_OUT = 0.01
+"""Largest share of the rows that an import leaves out without being asked to."""
 SHOWN = 10
 """Maximum number of left-out rows that the result lists."""
 SEPARATORS = (" > ", " / ", " | ", " :: ")
@@ -77,6 +79,7 @@ class ImportResult:
         contradictions: number of texts whose rows have different labels.
         twins: labels that differ only in case or spaces.
         twins_merged: whether they were merged.
+        encodings: the encodings, given or detected, of the tables that are not UTF-8.
     """
 
     layout: Layout
@@ -90,6 +93,7 @@ class ImportResult:
     contradictions: int
     twins: list[Twins]
     twins_merged: bool
+    encodings: dict[str, str]
 
     def to_json(self) -> dict[str, object]:
         """Return the result as plain values for a JSON file."""
@@ -107,6 +111,7 @@ class ImportResult:
             "shared_texts": self.shared_texts,
             "twins": [{" > ".join(path): count for path, count in twins.paths} for twins in self.twins],
             "twins_merged": self.twins_merged,
+            "encodings": self.encodings,
         }
 
 
@@ -121,6 +126,8 @@ def import_tables(
     test: float | Path | None = None,
     seed: int = 0,
     stratify: bool = True,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Write a data folder from tables: CSV (with any delimiter), Excel, JSON lines, Parquet.
@@ -139,6 +146,8 @@ def import_tables(
         test: the same for test.
         seed: seed of the draw.
         stratify: give every label the same share in each split; otherwise draw at random.
+        encoding: encoding of CSV and JSON lines; by default UTF-8 or, for CSV that is not, detected.
+        skip_bad_rows: accept that more than one row in a hundred is left out.
         progress: called with the number of rows read and, once known, the total; every row is read twice.
     """
     sources, tree = [Path(file) for file in files], None if taxonomy is None else Taxonomy.read(taxonomy)
@@ -149,11 +158,12 @@ def import_tables(
         columns = Layout(form.text_column, (form.label_column,), False, None, form.label_separator, form.path_separator)
         layout = layout if layout is not None and (layout.text or layout.labels) else columns
     by_split, shares = _split_files(sources, {"dev": dev, "test": test})
-    tables = _Tables(layout or Layout(), Readings(progress))
-    for path in (path for paths in by_split.values() for path in paths):
+    forms = {path: TextForm(encoding) for paths in by_split.values() for path in paths}
+    tables = _Tables(layout or Layout(), Readings(progress), forms)
+    for path, text_form in forms.items():
         check_place(path, Path(output))
-        rows = islice((row for row in read_rows(path, (), all_columns=True) if not isinstance(row, BadRow)), SAMPLE)
-        if sample := [row.values for row in rows]:
+        rows = (row for row in read_rows(path, (), all_columns=True, form=text_form) if not isinstance(row, BadRow))
+        if sample := [row.values for row in islice(rows, SAMPLE)]:
             tables.layout = find_columns(tables.layout, sample, path)
     if not tables.layout.text or not tables.layout.labels:
         raise _nothing_usable(by_split["train"][0])
@@ -190,7 +200,12 @@ def import_tables(
         for split, paths in by_split.items():
             places = dealt.tolist() if split == "train" else [SPLITS.index(split)] * len(surveys[split].hashes)
             _write(writer, tables.read(paths), labels, united[split], places, left_out)
-    used = tables.readings.total // 2 - writer.summary.left_out.total()
+        rows_read, lost = tables.readings.total // 2, writer.summary.left_out.total()
+        if lost > LEFT_OUT * rows_read and not skip_bad_rows:
+            what = f"{lost:,} of {rows_read:,} rows ({lost / rows_read:.0%}) cannot be used; the first, {left_out[0]}"
+            raise InputError(what, remedy="correct them, or leave them out with --skip-bad-rows (skip_bad_rows=True)")
+    encodings = {str(path): found for path, text_form in forms.items() if (found := text_form.other)}
+    used = rows_read - lost
     given = {text for split, survey in surveys.items() if split != "train" for text in survey.hashes}
     return ImportResult(
         layout=tables.layout,
@@ -198,12 +213,13 @@ def import_tables(
         summary=writer.summary,
         spread=label_spread(surveys["train"], dealt),
         shared_texts=len(given.intersection(surveys["train"].hashes)),
-        rows=tables.readings.total // 2,
+        rows=rows_read,
         left_out=left_out,
         merged=used - sum(writer.summary.documents.values()),
         contradictions=sum(len(each.contradicted) for each in united.values()),
         twins=labels.twins,
         twins_merged=merge,
+        encodings=encodings,
     )
 
 
@@ -247,13 +263,15 @@ class _Tables:
 
     layout: Layout
     readings: Readings
+    forms: dict[Path, TextForm]
     cells: dict[Raw, int] = field(default_factory=dict)
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
         for path in paths:
             # A JSON object may omit keys without a value.
             needed = self.layout.labels[:1] if ".jsonl" in path.name.lower() else self.layout.labels
-            for row in self.readings.count(read_rows(path, (self.layout.text, *needed), all_columns=True)):
+            rows = read_rows(path, (self.layout.text, *needed), all_columns=True, form=self.forms[path])
+            for row in self.readings.count(rows):
                 where = f"{path}:{row.number}"
                 if isinstance(row, BadRow):
                     yield _Row(where, row.reason)

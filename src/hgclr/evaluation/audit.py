@@ -236,7 +236,7 @@ def labelled_rows(folder: DataFolder, split: str, *, all_columns: bool = False) 
     """
     path, own = folder.split_path(split), (folder.form.text_column, folder.form.label_column)
     labels = LabelReader(folder.taxonomy, folder.form)
-    for row in read_rows(path, own, all_columns=all_columns):
+    for row in read_rows(path, own, all_columns=all_columns, form=folder.text_forms[split]):
         if not isinstance(row, BadRow):
             try:
                 text, found = labels.read_row(row.values)
