@@ -317,7 +317,9 @@ def test_split_words_are_measured_in_training_texts() -> None:
     lengths = np.array([len(text.split()) for text in texts])
     assert found.mean == pytest.approx((shares @ lengths + 1) / (lengths.sum() + 2))
     assert found.spread == pytest.approx(np.sqrt(2 * 20 / 22**2 / 23), rel=0.3)  # of the beta distribution
-    above = [found.excess(round(share * length), length) > found.limit for share, length in zip(shares, lengths, strict=True)]
+    above = [
+        found.excess(round(share * length), length) > found.limit for share, length in zip(shares, lengths, strict=True)
+    ]
     assert np.mean(above) == pytest.approx(1 - ORDINARY)
     plain = SplitWords.measure(datasets.Dataset.from_dict({"input_ids": [[1, 2, 3], [1], []]}), tokenizer)
     assert plain.spread == 0 < plain.mean
