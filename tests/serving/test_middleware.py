@@ -287,7 +287,7 @@ def test_a_million_lists_are_refused_before_they_are_parsed(client: httpx.Client
     waits = []
     sending = threading.Thread(target=send)
     sending.start()
-    while not waits or not done.is_set() and sending.is_alive():
+    while not waits or (not done.is_set() and sending.is_alive()):
         began = time.monotonic()
         assert client.get("/livez").status_code == 200
         waits.append(time.monotonic() - began)
