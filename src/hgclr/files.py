@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -345,14 +345,22 @@ class SheetWriter:
 
 
 @contextmanager
-def sheet_writer(target: Path | IO[bytes]) -> Iterator[SheetWriter]:
-    """Yield a writer of a workbook with constant memory, which is saved when the block succeeds."""
+def sheet_writer(target: Path | IO[bytes], widths: Sequence[int] = ()) -> Iterator[SheetWriter]:
+    """Yield a writer of a workbook with constant memory, which is saved when the block succeeds.
+
+    With ``widths`` of columns, in characters, the first row stays visible.
+    """
     require_extra("openpyxl", extra="data", capability="Writing .xlsx")
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
+    from openpyxl.utils import get_column_letter
 
     workbook = Workbook(write_only=True)
     sheet = workbook.create_sheet()
+    if widths:
+        sheet.freeze_panes = "A2"
+    for number, width in enumerate(widths, 1):
+        sheet.column_dimensions[get_column_letter(number)].width = width
     try:
         yield SheetWriter(sheet, WriteOnlyCell)
         workbook.save(target)

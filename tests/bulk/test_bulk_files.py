@@ -8,14 +8,18 @@ import decimal
 import gzip
 import io
 import json
+import logging
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hgclr.bulk import files, predict_files
-from hgclr.bulk.files import find_inputs, pair_with_targets
+from hgclr.bulk.files import Columns, find_inputs, pair_with_targets, read_chunks, write_file
+from hgclr.data.readers import TextForm
 from hgclr.errors import InputError
 from support.bulk_cases import expected, prediction, read_lines, text_of, write_model
 
@@ -30,7 +34,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("b.csv", "a.jsonl", "c.parquet", "d.tsv.gz", "notes.txt", ".hidden.jsonl", "below/e.jsonl"):
+    for name in (
+        "b.csv",
+        "a.jsonl",
+        "c.parquet",
+        "d.tsv.gz",
+        "e.xlsx",
+        "~$e.xlsx",
+        "notes.txt",
+        ".hidden.jsonl",
+        "below/e.jsonl",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -41,7 +55,7 @@ def names(paths: list[Path], folder: Path) -> list[str]:
 
 
 def test_folders_patterns_and_files_come_once_and_in_order(folder: Path) -> None:
-    assert names(find_inputs([folder]), folder) == ["a.jsonl", "b.csv", "c.parquet", "d.tsv.gz"]
+    assert names(find_inputs([folder]), folder) == ["a.jsonl", "b.csv", "c.parquet", "d.tsv.gz", "e.xlsx"]
     assert find_inputs([f"{folder}/"]) == find_inputs([folder])
     for number in (10, 2, 1):
         (folder / f"part-{number:02}.jsonl").touch()
@@ -88,9 +102,9 @@ def test_inputs_and_results_that_would_mix_are_refused(folder: Path) -> None:
         (["**/*.jsonl"], "below", None),
         (["a.jsonl"], "b.csv", None),  # a file where the folder would be
     ]
-    for given, output, wanted in cases:
+    for inputs, output, wanted in cases:
         with pytest.raises(InputError):
-            pair_with_targets([folder / name for name in given], folder / output, wanted)
+            pair_with_targets([folder / name for name in inputs], folder / output, wanted)
     assert len(pair_with_targets([folder / "*.csv"], folder / "labelled")) == 2
 
 
@@ -312,3 +326,127 @@ def test_labels_that_a_table_could_not_tell_apart_are_refused(tmp_path: Path) ->
         predict_files(model, [tmp_path / "t.csv"], tmp_path / "out")
     assert "--format jsonl" in refused.value.remedy
     assert predict_files(model, [tmp_path / "t.csv"], tmp_path / "out", file_format="jsonl").rows == 20
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("forms")
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    cells=st.lists(st.tuples(st.text("aé–\"';,\t|\n "), st.text("bß 1=")), min_size=1, max_size=5),
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "cp1252", "utf-16"]),
+    packed=st.booleans(),
+)
+def test_a_table_is_written_in_the_form_of_its_input(
+    cells: list[tuple[str, str]], delimiter: str, end: str, encoding: str, packed: bool, place: Path
+) -> None:
+    def table(*more: str) -> bytes:
+        """Return the table as the standard library writes it, with further columns."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, delimiter=delimiter, lineterminator=end)
+        writer.writerows([["text", "größe", *more], *([*row, *("" for _ in more)] for row in cells)])
+        data = stream.getvalue().encode(encoding)
+        return gzip.compress(data, mtime=0) if packed else data
+
+    name = "t.csv.gz" if packed else "t.csv"
+    (place / name).write_bytes(table())
+    form = TextForm(encoding if encoding == "cp1252" else None)
+    chunks = read_chunks(place / name, ["text"], form)
+    labelled = ((chunk, chunk.answers({"labels": []} for _ in chunk.usable_texts)) for chunk in chunks)
+    list(write_file(labelled, place / f"out-{name}", "csv", Columns(raw=True)))
+    written, wanted = (place / f"out-{name}").read_bytes(), table("labels", "probabilities")
+    if packed:
+        written, wanted = gzip.decompress(written), gzip.decompress(wanted)
+    assert written == wanted
+    assert not list(place.glob(".*.tmp"))
+
+
+def test_labels_that_the_encoding_of_the_input_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = write_model(tmp_path / "model", ids={"law": "法"})
+    rows = [f"schön {number};{'judge' if number == 2000 else 'atom'}" for number in range(2001)]
+    (tmp_path / "t.csv").write_bytes("\n".join(["note;text", *rows, ""]).encode("cp1252"))
+    for file in ("t.csv", "u.csv"):
+        with caplog.at_level(logging.WARNING):
+            predict_files(model, [tmp_path / file], tmp_path / "out")
+        encoding = "utf-8-sig" if file == "t.csv" else "cp1252"
+        table = (tmp_path / "out" / file).read_bytes().decode(encoding)
+        assert [";".join(row[:2]) for row in csv.reader(io.StringIO(table), delimiter=";")][1:] == rows
+        assert (str(tmp_path / "out" / "t.csv") in caplog.messages[-1]) == (file == "t.csv")
+        caplog.clear()
+        (tmp_path / "u.csv").write_bytes("\n".join(["note;text", *rows[:-1], ""]).encode("cp1252"))
+        rows.pop()
+
+
+WHEN = datetime.datetime(2024, 1, 31)
+
+
+def write_sheet(path: Path, rows: list[list[object]]) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    workbook = openpyxl.Workbook()
+    for row in rows:
+        workbook.active.append(row)
+    for cell in workbook.active["B"][1:]:
+        cell.number_format = "dd.mm.yyyy"
+    workbook.save(path)
+    return path
+
+
+def read_sheet(path: Path) -> list[list[object]]:
+    openpyxl = pytest.importorskip("openpyxl")
+    return [list(row) for row in openpyxl.load_workbook(path).active.iter_rows(values_only=True)]
+
+
+SHEET = [["text", "when", "price", "paid"], ["atom\nof two lines", WHEN, 2.5, True], [2024, None, 3, None]]
+
+
+def test_workbooks_keep_cells_and_formats(model: Path, tmp_path: Path) -> None:
+    source = write_sheet(tmp_path / "t.xlsx", SHEET)
+    assert predict_files(model, [tmp_path], tmp_path.parent / "sheets").rows == 2
+    target = tmp_path.parent / "sheets" / "t.xlsx"
+    header, first, second = read_sheet(target)
+    assert header == [*SHEET[0], "labels", "probabilities"]
+    assert (first[:4], second[1:4]) == (SHEET[1], SHEET[2][1:])
+    assert first[4] == "science;physics"
+    assert str(second[0]) == "2024"
+    cell = pytest.importorskip("openpyxl").load_workbook(target).active["B2"]
+    assert cell.number_format == "dd.mm.yyyy"
+    predict_files(model, [source], tmp_path / "csv", file_format="csv")
+    (row, _) = read_table(tmp_path / "csv" / "t.csv")
+    assert [row[name] for name in SHEET[0]] == ["atom\nof two lines", "2024-01-31 00:00:00", "2.5", "True"]
+
+
+def test_every_format_becomes_a_workbook(model: Path, tmp_path: Path) -> None:
+    rows = [{"text": "=1+1", "n": 5, "big": 2**60, "more": {"a": 1}}, {"text": "bell\a _x0041_", "n": None, "nan": 1}]
+    (tmp_path / "j.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["atom"], "x": [float("nan")]}), tmp_path / "p.parquet")
+    sources = [tmp_path / "j.jsonl", write_table(tmp_path / "t.csv", ","), tmp_path / "p.parquet"]
+    predict_files(model, sources, tmp_path / "out", file_format="xlsx")
+    _, first, second = read_sheet(tmp_path / "out" / "j.xlsx")
+    assert first[:4] == ["=1+1", 5, str(2**60), '{"a": 1}']
+    assert second[0] == "bell  _x005F_x0041_"  # as Excel writes it; its reader decodes it
+    sheet = pytest.importorskip("openpyxl").load_workbook(tmp_path / "out" / "j.xlsx").active
+    assert (sheet["A2"].data_type, sheet["A2"].quotePrefix, sheet["A3"].quotePrefix) == ("s", True, False)
+    chunk = next(read_chunks(tmp_path / "out" / "j.xlsx", ["text"]))
+    assert chunk.texts == ["=1+1", "bell  _x0041_"]
+    assert [row[2] or "" for row in read_sheet(tmp_path / "out" / "t.xlsx")][1:] == NOTES
+    assert read_sheet(tmp_path / "out" / "p.xlsx")[1][:2] == ["atom", "nan"]
+
+
+def test_what_excel_cannot_hold_is_an_error(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    rows = [{"text": "atom", "more": "😀" * 16_383}, {"text": "atom", "more": "😀" * 16_384}]
+    for count, limit in ((1, 2**20), (2, 2**20), (1, 1)):
+        monkeypatch.setattr("hgclr.files.SHEET_ROWS", limit)
+        (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows[:count])), encoding="utf-8")
+        if (count, limit) == (1, 2**20):
+            predict_files(model, [tmp_path / "t.jsonl"], tmp_path / "out", file_format="xlsx")
+            continue
+        with pytest.raises(InputError) as refused:
+            predict_files(model, [tmp_path / "t.jsonl"], tmp_path / str(limit), file_format="xlsx")
+        assert refused.value.path == tmp_path / "t.jsonl"
+        assert refused.value.remedy
+        assert not list(tmp_path.glob(f"{limit}/*.xlsx")) + list(tmp_path.glob("openpyxl*"))

@@ -159,6 +159,25 @@ def test_mistakes_of_an_import_are_one_line(table: Path, tmp_path: Path, options
     assert not (tmp_path / "out").exists()
 
 
+def test_rows_are_added_to_train(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("Words,Label\nthree,A1\nnew words,A;B\nseven,B\nnothing yet,\n")
+    options = ["--text", "Words", "--labels", "Label"]
+    result = run("add", folder, tmp_path / "new.csv", *options, "--json", tmp_path / "added.json")
+    assert result.exit_code == 0, result.output
+    counts = {"rows": 4, "added": 1, "corrected": 1, "unchanged": 0, "unlabelled": 1}
+    found = json.loads((tmp_path / "added.json").read_text())
+    assert {name: found[name] for name in counts} == counts
+    assert f"{tmp_path / 'new.csv'}:4 (test)" in result.stdout
+    assert f"hgclr data check {folder}" in result.stdout
+    assert str(folder / "train.jsonl") not in run("add", folder, tmp_path / "new.csv", *options).stdout  # nothing new
+    before = (folder / "train.jsonl").read_bytes()
+    (tmp_path / "bad.csv").write_text("text,labels\na,B\nb,nowhere\n")
+    result = run("add", folder, tmp_path / "bad.csv")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert f"{tmp_path / 'bad.csv'}:3" in result.stderr
+    assert (folder / "train.jsonl").read_bytes() == before
+
+
 @pytest.mark.slow
 def test_icd10cm_is_prepared(tmp_path: Path) -> None:
     pytest.importorskip("simple_icd_10_cm")

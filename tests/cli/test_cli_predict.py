@@ -313,3 +313,22 @@ def test_bad_input_of_explain_is_one_line(torch_model: Path, tmp_path: Path) -> 
         result = invoke("explain", *arguments)
         assert result.exit_code == 2, (arguments, result.output)
         assert place in " ".join(result.stderr.split()), (arguments, result.stderr)
+
+
+def test_a_review_says_what_to_do_next(model: str, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "review.csv"
+    result = CliRunner().invoke(app, ["review", model, str(source), "--output", str(target), "--top", "1"])
+    assert result.exit_code == 0, result.output
+    assert "not compared" in result.stdout
+    assert f"hgclr data add my-data {target}" in result.stdout
+    assert len(list(csv.DictReader(io.StringIO(target.read_text("utf-8-sig"))))) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nothing.csv"], ["{source}", "--data", "nowhere"], ["{source}", "--text-column", "x"]]
+)
+def test_a_review_of_nothing_is_one_line(model: str, source: Path, tmp_path: Path, arguments: list[str]) -> None:
+    arguments = [argument.format(source=source) for argument in arguments]
+    result = CliRunner().invoke(app, ["review", model, *arguments, "--output", str(tmp_path / "review.csv")])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert not (tmp_path / "review.csv").exists()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import datetime
 import gzip
+import io
+import itertools
 import json
 import random
 from pathlib import Path
@@ -15,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.data import readers
-from hgclr.data.readers import BadRow, Row, json_rows, read_rows
+from hgclr.data.readers import BadRow, Row, TextForm, json_rows, read_rows, sheet_rows
 from hgclr.errors import InputError, MissingExtraError
 
 COLUMNS = ("text", "labels")
@@ -218,3 +222,111 @@ def test_readers_take_no_more_than_they_need() -> None:
     for count in range(1, 50):
         next(rows)
         assert taken == count
+
+
+TONGUES = {
+    "cp1252": [
+        "Die Lieferung ist verspätet – bitte prüfen Sie die Größe;Anfrage",
+        "J’ai reçu le mauvais modèle, où ?;Été",
+    ],
+    "cp1250": ["Zażółć gęślą jaźń, proszę o zwrot pieniędzy;Płatność", "Gdzie jest moja przesyłka źródło;Wysyłka"],
+    "cp1251": ["Где мой заказ? Прошу вернуть деньги;Оплата", "Посылка не пришла;Доставка"],
+    "cp1253": ["Πού είναι η παραγγελία μου;Παράδοση", "Θέλω τα χρήματά μου πίσω;Πληρωμή"],
+    "cp932": [
+        "アプリが起動しないので困っています。バージョンは最新です。;製品",
+        "カスタマーサービスの対応がとても良かったです。ありがとうございました！;連絡",
+        "パスワードを忘れたため、ログインできません。;口座",
+    ],
+    "gb18030": ["我的订单在哪里？请退款;付款", "包裹什么时候到;配送"],
+    "utf-16": ["Größe, – 漢字;Maß", "plain;A"],
+}
+
+
+@pytest.mark.parametrize("encoding", TONGUES)
+def test_the_encoding_of_a_table_is_found(tmp_path: Path, encoding: str) -> None:
+    lines = ["text;labels", *(f"{number} {line}" for number in range(30) for line in TONGUES[encoding])]
+    path, form = write(tmp_path / "a.csv", ("\r\n".join(lines) + "\r\n").encode(encoding)), TextForm()
+    for _ in range(2):  # also when it is known from the first time
+        rows = list(read_rows(path, COLUMNS, form=form))
+        assert [f"{row.values['text']};{row.values['labels']}" for row in rows] == lines[1:]
+    assert form == TextForm(encoding, False, ";", "\r\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("I want a refund – now", 4000), ("It’s broken, she said", 1), ("the café", 20), ("5 € only", 2)],
+)
+def test_one_character_in_windows_1252_is_enough(tmp_path: Path, text: str, number: int) -> None:
+    rows = [f"plain {place}" for place in range(5000)]
+    rows[number] = text
+    path = write(tmp_path / "a.csv", "".join(f"{row}\t1\n" for row in ["text", *rows]).encode("cp1252"))
+    assert [row.values["text"] for row in read_rows(path, ("text",))] == rows
+
+
+@pytest.mark.parametrize("first", [b"n\xc3\xa9e", b"n\xe9e"])
+def test_a_few_damaged_rows_leave_utf_8_as_it_is(tmp_path: Path, first: bytes) -> None:
+    rows = [first] + [b"sch\xf6n", b"\xff", b"caf\xc3", "Größe".encode(), b"plain"] * 50
+    path, form = write(tmp_path / "a.csv", b"\n".join([b"text,labels", *(row + b",A" for row in rows)])), TextForm()
+    read = list(read_rows(path, COLUMNS, form=form))
+    assert form.other is None
+    assert [isinstance(row, BadRow) for row in read] == [b"\xc3\xa9" not in row and not utf8(row) for row in rows]
+    assert {row.values["text"] for row in read[1:] if isinstance(row, Row)} == {"Größe", "plain"}
+
+
+def utf8(data: bytes) -> bool:
+    return data == data.decode(errors="ignore").encode()
+
+
+def test_an_unclear_encoding_is_not_guessed() -> None:
+    assert readers.guess_encoding(["注文した商品が届きません。返金してください".encode("cp932")]) is None
+
+
+def test_a_mark_is_utf_8_and_json_lines_are_never_guessed(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.csv", b"\xef\xbb\xbftext,labels\ncaf\xe9,A\n")
+    lines = write(tmp_path / "a.jsonl", b'{"text": "caf\xe9", "labels": "A"}\n')
+    for path in (table, lines):
+        (row,) = read_rows(path, COLUMNS)
+        assert isinstance(row, BadRow)
+        (row,) = read_rows(path, (), form=TextForm("latin-1"))
+        assert "café" in row.values.values()
+
+
+def test_a_named_encoding_is_used_and_bytes_it_lacks_are_bad_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv.gz", "text,labels\nMüller,A\nb\x81d,A\n".encode("latin-1"))
+    good, bad = read_rows(path, COLUMNS, form=TextForm("windows-1252"))
+    assert (good.values["text"], bad.content) == ("Müller", ["b\\x81d", "A"])
+    table = "text,labels\nz,A\n".encode("utf-16-le").replace(b"z", b"\x00\xd8z")  # half of a surrogate pair
+    (bad,) = read_rows(write(tmp_path / "b.csv", codecs.BOM_UTF16_LE + table), COLUMNS)
+    assert isinstance(bad, BadRow)
+    with pytest.raises(InputError) as caught:  # half a character at the end
+        list(read_rows(write(tmp_path / "c.csv", codecs.BOM_UTF16_LE + table + b"y"), COLUMNS))
+    assert caught.value.path == tmp_path / "c.csv"
+    for name in ("cp12520", "hex", "undefined", "a\0b"):
+        with pytest.raises(InputError):
+            TextForm(name)
+
+
+def test_only_a_part_of_the_file_is_held_to_find_the_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "AHEAD", 1000)
+    taken = itertools.count()
+    lines = (b"plain\n" if next(taken) < 500 else b"sch\xf6n\n" for _ in itertools.count())
+    converted = readers.in_utf8(lines, tmp_path / "a.csv", TextForm())
+    assert next(itertools.islice(converted, 499, None)) == b"plain\n"
+    assert next(taken) == 500
+    assert next(converted) == "schön\n".encode()
+    assert next(taken) < 1000
+
+
+def test_values_of_a_sheet_are_texts_that_remember(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    when = datetime.datetime(2024, 1, 31)
+    workbook, stream = openpyxl.Workbook(), io.BytesIO()
+    workbook.active.append(["a_x000D_\nb", 3.0, 2.5, True, when, None])
+    workbook.active["E1"].number_format = "dd.mm.yyyy"
+    workbook.save(stream)
+    ((cells, _),) = sheet_rows(Path("posts.xlsx"), stream)
+    assert cells == ["a\r\nb", "3", "2.5", "True", "2024-01-31 00:00:00"]
+    assert [(cell.value, cell.form) for cell in cells[1:]] == [
+        *((value, "General") for value in (3, 2.5, True)),
+        (when, "dd.mm.yyyy"),
+    ]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hgclr.decisions import review as module
 from hgclr.decisions.decoding import Decoder
-from hgclr.decisions.review import DOUBT, NO_REASON, REASONS, best_paths, review, scaled_distances
+from hgclr.decisions.review import DOUBT, NO_REASON, REASONS, TrainingDistance, best_paths, review, scaled_distances
 from hgclr.decisions.settings import Decisions
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, Case, allowed_ends, cases, log_odds, path, path_score
@@ -93,3 +94,18 @@ def test_distances_are_scaled_by_those_within_train() -> None:
     for distance, scaled in zip(distances, scaled_distances(distances, within), strict=True):
         q = (1 + sum(other >= distance for other in within)) / 200
         assert scaled == pytest.approx(1 - min(1, q / 0.05), abs=1e-6)
+
+
+def test_distances_from_training_texts_equal_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    training, texts = random.normal(size=(45, 3)).astype(np.float32), random.normal(size=(30, 3)).astype(np.float32)
+
+    def distance(one: np.ndarray, others: list[np.ndarray]) -> float:
+        return min(1 - float(one @ other) / math.hypot(*one) / math.hypot(*other) for other in others)
+
+    within = [distance(training[i], [training[j] for j in range(45) if j != i]) for i in range(45)]
+    expected = scaled_distances(np.array([distance(text, list(training)) for text in texts]), np.array(within))
+    assert 0 < expected.mean() < 1
+    for rows in (7, 512):
+        monkeypatch.setattr(module, "ROWS", rows)
+        np.testing.assert_allclose(TrainingDistance(training)(texts), expected, atol=1e-5)

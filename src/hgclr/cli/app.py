@@ -126,6 +126,7 @@ _add(
     compare=evaluate.compare,
     audit=evaluate.audit,
     predict=predict.predict,
+    review=predict.review,
     explain=predict.explain,
     serve=deploy.serve,
     export=deploy.export,

@@ -26,11 +26,13 @@ from hgclr.cli.options import (
     Reading,
     Seed,
     SkipBadRows,
+    Table,
     TaxonomyFile,
     file,
     folder,
     option,
     reading_options,
+    table_options,
 )
 from hgclr.errors import InputError
 
@@ -62,6 +64,7 @@ SHOWN = 10
 
 
 @app.command("import")
+@table_options
 def import_files(
     files: Annotated[
         list[Path],
@@ -72,12 +75,7 @@ def import_files(
         ),
     ],
     output: DataOutput,
-    text: Annotated[str | None, option("Column with the text.", metavar="COLUMN")] = None,
-    labels: Annotated[str | None, option("Columns with labels, as paths or names.", metavar="A,B")] = None,
-    levels: Annotated[str | None, option("Columns with the levels of one path, from the top.", metavar="A,B,C")] = None,
-    id_column: Annotated[str | None, option("Column with ids of the documents.", "--id", metavar="COLUMN")] = None,
-    label_separator: Annotated[str | None, option("Separator of labels in a cell, such as ';'.")] = None,
-    path_separator: Annotated[str | None, option("Separator of the names of a path, such as '>'.")] = None,
+    table: Table,
     taxonomy: Annotated[Path | None, file("The label tree; default: built from the paths.")] = None,
     merge_twins: Annotated[bool, option("Merge labels that differ only in case or spaces.", "--merge-twins")] = False,
     dev: Annotated[str | None, option("Share for dev, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
@@ -99,25 +97,14 @@ def import_files(
 
     Next: **hgclr data check my-data**
     """
-    from hgclr.data.layout import Layout
     from hgclr.data.table_import import import_tables
     from hgclr.remote import local
 
-    if labels is not None and levels is not None:
-        raise InputError("--labels and --levels are both given", remedy="give one of them")
-    layout = Layout(
-        text=text or "",
-        labels=tuple(part.strip() for part in (levels or labels or "").split(",") if part.strip()),
-        levels=levels is not None,
-        id=id_column,
-        label_separator=label_separator or None,
-        path_separator=path_separator or None,
-    )
     with share_done("rows") as progress:
         result = import_tables(
             [local(file) for file in files],
             output,
-            layout=layout,
+            layout=table.layout,
             taxonomy=None if taxonomy is None else local(taxonomy),
             merge=merge_twins,
             dev=_share_or_file("--dev", dev),
@@ -186,6 +173,49 @@ def _print_import(console: Console, result: ImportResult) -> None:
     print_table(console, ("split", "documents", "share", "labels without", "deviation"), rows, caption=caption)
     print_written([summary.output], console)
     say(f"next: hgclr data check {summary.output}\n      hgclr train {summary.output}")
+
+
+@app.command()
+@table_options
+def add(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="Data folder with a train split.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Review files or other tables, or their URLs.")
+    ],
+    table: Table,
+    json_file: JsonFile = None,
+) -> None:
+    """Add rows of tables to the train split of a data folder, such as the review file that you filled in.
+
+    Tables are those of hgclr data import. Each label must be in the folder's tree: give its **id**, its **name** or its
+    **path**, "A > B". In the column **label** of a review file you may also write **1**, **2** or **3** for a suggested
+    path; separate several labels by ";". Rows without a label are not added.
+
+    A text that is already in train gets the new labels in place of the old ones. Texts in dev or test are not added;
+    these splits do not change.
+
+    Example: **hgclr data add my-data review.xlsx**
+
+    Next: **hgclr train my-data --output runs/second**
+    """
+    from hgclr.data.adding import add_tables
+    from hgclr.remote import local
+
+    result = add_tables(source, [local(file) for file in files], layout=table.layout)
+    write_result(json_file, result.to_json())
+    console = results(json_file)
+    console.say(f"read {result.rows:,} rows; without a label, not added: {result.unlabelled:,}")
+    if count := len(result.held_out):
+        console.say(f"rows whose text is in dev or test, not added: {count:,}", "yellow")
+        for place in result.held_out[:SHOWN]:
+            console.say(f"  {place}", "yellow")
+    if count := result.contradictions:
+        console.say(f"warning: texts with different labels in several rows, all added: {count:,}", "yellow")
+    counts = f"{result.added:,} added, {result.corrected:,} corrected, {result.unchanged:,} had these labels already"
+    console.say(f"documents in train: {counts}")
+    if result.added or result.corrected:
+        print_written([result.train], console)
+        console.say(f"next: hgclr data check {source}\n      hgclr train {source} --output runs/NAME")
 
 
 @prepare_app.command()

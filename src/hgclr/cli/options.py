@@ -15,6 +15,7 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
+    from hgclr.data.layout import Layout
     from hgclr.decisions.settings import Decisions
     from hgclr.taxonomy import Taxonomy
 
@@ -88,6 +89,34 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Values of the options that describe a user's table, which `table_options` adds."""
+
+    text: Annotated[str | None, option("Column with the text.", metavar="COLUMN")] = None
+    labels: Annotated[str | None, option("Columns with labels, as paths or names.", metavar="A,B")] = None
+    levels: Annotated[str | None, option("Columns with the levels of one path, from the top.", metavar="A,B,C")] = None
+    id_column: Annotated[str | None, option("Column with ids of the documents.", "--id", metavar="COLUMN")] = None
+    label_separator: Annotated[str | None, option("Separator of labels in a cell, such as ';'.")] = None
+    path_separator: Annotated[str | None, option("Separator of the names of a path, such as '>'.")] = None
+
+    @property
+    def layout(self) -> Layout:
+        """The known columns and separators."""
+        from hgclr.data.layout import Layout
+
+        if self.labels is not None and self.levels is not None:
+            raise InputError("--labels and --levels are both given", remedy="give one of them")
+        return Layout(
+            text=self.text or "",
+            labels=tuple(part.strip() for part in (self.levels or self.labels or "").split(",") if part.strip()),
+            levels=self.levels is not None,
+            id=self.id_column,
+            label_separator=self.label_separator or None,
+            path_separator=self.path_separator or None,
+        )
+
+
+@dataclass(frozen=True)
 class Deciding:
     """Values of the options that change a model's decisions, which `deciding_options` adds."""
 
@@ -132,4 +161,5 @@ def options_from(
 
 
 reading_options = options_from(Reading, "reading")
+table_options = options_from(Table, "table")
 deciding_options = options_from(Deciding, "deciding")

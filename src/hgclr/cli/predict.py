@@ -1,4 +1,4 @@
-"""``hgclr predict`` and ``hgclr explain``: label texts, and show the words that carry a label."""
+"""``hgclr predict``, ``review`` and ``explain``: label texts, queue them for review, show the words behind a label."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ import typer
 
 from hgclr.cli.console import (
     Console,
+    counting,
     find_folder,
     open_classifier,
+    print_table,
+    print_written,
     progress_bar,
     results,
     standard_error,
@@ -28,8 +31,10 @@ from hgclr.cli.options import (
     JsonFile,
     Model,
     Raw,
+    SkipBadRows,
     deciding_options,
     file,
+    folder,
     option,
     ray_address_option,
 )
@@ -203,6 +208,78 @@ def _say_notes(bad: int, notes: Mapping[str, int]) -> None:
     """Print how many rows have an error, and how many have each note."""
     for note, count in [("no usable text, see 'error'", bad)] * bool(bad) + list(notes.items()):
         standard_error().say(f"{count:,} {'row' if count == 1 else 'rows'}: {note}", "yellow")
+
+
+def review(
+    model: Model,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="File with texts, as for hgclr predict, or its URL.")],
+    output: Annotated[Path, file("Review file to write: .xlsx or .csv.")],
+    data: Annotated[
+        Path | None, folder("Data folder to compare texts with; default: that of the training, if it is here.")
+    ] = None,
+    top: Annotated[int | None, option("Number of rows to write; default: all.", min=1, metavar="N")] = None,
+    text_column: Annotated[
+        str | None, option("Column with the text; default: 'text', or that of the training.")
+    ] = None,
+    skip_bad_rows: SkipBadRows = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Sort the texts of a file by how much a review would help, and suggest labels.
+
+    A text comes first if a label is **near the threshold**, if **parent and child disagree** (a label passes its
+    threshold, its parent does not), or if it is **far from all training texts**. The columns are those of the file, the
+    three best paths with probabilities, the reason, and an empty column **label**.
+
+    Write into the column label: **1**, **2** or **3** for a suggested path, or an id, a name or a path "A > B" of any
+    label in the tree; separate several by ";". Leave a row empty to skip it.
+
+    Example: **hgclr review runs/first/model new.csv --output review.xlsx --top 200**
+
+    Next: **hgclr data add my-data review.xlsx**
+    """
+    from hgclr.bulk.review import training_data, write_review
+    from hgclr.bulk.run import text_columns_of
+    from hgclr.data import DataFolder
+    from hgclr.inference import HierarchicalClassifier
+    from hgclr.inference.loading import is_onnx
+    from hgclr.remote import kind_of
+
+    if kind_of(source) != "file":
+        raise InputError("no such file", path=source)
+    place = find_folder(model, data)
+    training = None if data is None else DataFolder(data, skip_bad_rows=True)
+    if training is not None:
+        training.split_path("train")
+    classifier = HierarchicalClassifier.load(place)
+    without = "the model is an ONNX export" if is_onnx(place) else "name the data folder with --data"
+    if is_onnx(place):
+        training = None
+    elif training is None:
+        training = training_data(place, classifier.taxonomy)
+    with counting("texts") as progress:
+        result = write_review(
+            classifier,
+            source,
+            output,
+            training=training,
+            text_columns=text_columns_of(place, text_column),
+            top=top,
+            skip_bad_rows=skip_bad_rows,
+            progress=progress,
+        )
+    write_result(json_file, result.to_json())
+    console = results(json_file)
+    if result.compared and training is not None:
+        console.say(f"compared with {result.compared:,} training texts of {training.path}")
+    else:
+        console.say(f"not compared with the training texts: {without}", "cyan")
+    for count, what in ((result.bad, "unusable rows"), (result.blank, "blank texts"), (result.left_out, "other texts")):
+        if count:
+            console.say(f"left out: {count:,} {what}")
+    print_table(console, ("reason", "rows"), [(reason, f"{count:,}") for reason, count in result.reasons.items()])
+    print_written([output], console)
+    folder_name = data or (training.path if training is not None else "my-data")
+    console.say(f"next: fill in the column 'label', then run hgclr data add {folder_name} {output}")
 
 
 @deciding_options

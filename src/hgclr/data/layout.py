@@ -26,6 +26,8 @@ LONGER = 1.5
 """Minimum ratio of mean lengths between the text column and the next candidate."""
 SHARE = 0.9
 """Minimum share of a level's names that have only one parent."""
+NO_LABELS = "no labels"
+"""The problem of a row without a label."""
 DIFFERENT = 0.8
 """Share of distinct values above which a column may be texts and is not a level of labels."""
 AS_DIFFERENT = 0.95
@@ -84,7 +86,7 @@ class Layout:
         else:
             raw = tuple(label for column in self.labels for label in _raw(values[column]))
         if not raw:
-            raise RowProblem("no labels", "give the row at least one label")
+            raise RowProblem(NO_LABELS, "give the row at least one label")
         return raw
 
 

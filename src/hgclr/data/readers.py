@@ -44,11 +44,14 @@ BATCH = 1024
 SHOWN = 3
 """Maximum number of bad rows in the warning; the side file has all of them."""
 ENCODING = "save the file as UTF-8; hgclr predict and hgclr data import also take --encoding"
+EAST_ASIAN = ("cp932", "gb18030", "big5", "cp949", "euc_jp")
 GUESSES = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r", "mac_roman", "cp850"),
-    *("cp932", "gb18030", "big5", "cp949", "euc_jp"),
+    *EAST_ASIAN,
 )
 """The encodings that a table without byte order mark may have, likely ones first; in all, ASCII is as in UTF-8."""
+CLEAR = 0.05
+"""Smallest difference in charset-normalizer's measure of disorder that decides between East Asian encodings."""
 AHEAD = 2**20
 """Bytes read ahead at the first line that is not UTF-8."""
 SAMPLE = 2**16
@@ -185,7 +188,7 @@ def read_rows(
     if name.endswith((".jsonl", ".jsonl.gz")):
         return json_rows(byte_lines(path, form), path, columns)
     if name.endswith(SUFFIXES):
-        return _table_rows(path, _csv_records(path, form), columns, all_columns)
+        return _table_rows(path, csv_records(path, form), columns, all_columns)
     raise InputError("unknown format", path=path, remedy=f"use a file that ends in {', '.join(SUFFIXES)}")
 
 
@@ -241,7 +244,7 @@ def _table_rows(
             yield Row(number, dict(zip(header, cells + [""] * (len(header) - len(cells)), strict=True)))
 
 
-def _csv_records(path: Path, form: TextForm) -> Iterator[tuple[int, list[str]]]:
+def csv_records(path: Path, form: TextForm) -> Iterator[tuple[int, list[str]]]:
     """Yield the records of a CSV or TSV file with the lines where they start; cells in double quotes may span lines.
 
     The delimiter is the one that splits the first line into most cells. Lines are decoded with ``surrogateescape``,
@@ -414,7 +417,7 @@ def in_utf8(lines: Iterator[bytes], path: Path, form: TextForm) -> Iterator[byte
 
 
 def guess_encoding(lines: Sequence[bytes]) -> str | None:
-    """Return the likely encoding of lines that are not all UTF-8, or None if they are damaged."""
+    """Return the likely encoding of lines that are not all UTF-8, or None if they are damaged or it is unclear."""
     marked = [line for line in lines if not line.isascii()]
     damaged = [line for line in marked if not _is_utf8(line)]
     if len(marked) - len(damaged) >= UTF_8_SHARE * len(damaged):
@@ -424,13 +427,14 @@ def guess_encoding(lines: Sequence[bytes]) -> str | None:
     sizes = accumulate(map(len, damaged))
     sample = b"".join(line for line, size in zip(damaged, sizes, strict=True) if size - len(line) < SAMPLE)
     # Of encodings that explain the sample equally well, the likeliest.
-    ranks = [
+    ranks = sorted(
         (match.chaos, -match.coherence, GUESSES.index(name))
         for match in from_bytes(sample, cp_isolation=list(GUESSES))
         for name in match.could_be_from_charset
         if name in GUESSES
-    ]
-    return GUESSES[min(ranks)[-1]] if ranks else None
+    )
+    found = [GUESSES[place] for chaos, _, place in ranks if chaos < ranks[0][0] + CLEAR]
+    return found[0] if found and (len(found) == 1 or found[0] not in EAST_ASIAN) else None
 
 
 def _is_utf8(line: bytes) -> bool:

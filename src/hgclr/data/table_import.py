@@ -27,7 +27,7 @@ from hgclr.data.folder import (
     write_corpus,
 )
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
-from hgclr.data.readers import BadRow, RowProblem, TextForm, read_rows, read_text, text_hash
+from hgclr.data.readers import ENCODING, BadRow, RowProblem, TextForm, read_rows, read_text, text_hash
 from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
@@ -162,8 +162,11 @@ def import_tables(
     tables = _Tables(layout or Layout(), Readings(progress), forms)
     for path, text_form in forms.items():
         check_place(path, Path(output))
-        rows = (row for row in read_rows(path, (), all_columns=True, form=text_form) if not isinstance(row, BadRow))
-        if sample := [row.values for row in islice(rows, SAMPLE)]:
+        rows = list(islice(read_rows(path, (), all_columns=True, form=text_form), SAMPLE))
+        bad = [row for row in rows if isinstance(row, BadRow)]
+        if bad and len(bad) == len(rows):
+            raise bad[0].error()
+        if sample := [row.values for row in rows if not isinstance(row, BadRow)]:
             tables.layout = find_columns(tables.layout, sample, path)
     if not tables.layout.text or not tables.layout.labels:
         raise _nothing_usable(by_split["train"][0])
@@ -203,7 +206,8 @@ def import_tables(
         rows_read, lost = tables.readings.total // 2, writer.summary.left_out.total()
         if lost > LEFT_OUT * rows_read and not skip_bad_rows:
             what = f"{lost:,} of {rows_read:,} rows ({lost / rows_read:.0%}) cannot be used; the first, {left_out[0]}"
-            raise InputError(what, remedy="correct them, or leave them out with --skip-bad-rows (skip_bad_rows=True)")
+            remedy = ENCODING if "not UTF-8" in writer.summary.left_out else "correct them"
+            raise InputError(what, remedy=f"{remedy}; or leave them out with --skip-bad-rows (skip_bad_rows=True)")
     encodings = {str(path): found for path, text_form in forms.items() if (found := text_form.other)}
     used = rows_read - lost
     given = {text for split, survey in surveys.items() if split != "train" for text in survey.hashes}

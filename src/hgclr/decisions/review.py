@@ -21,6 +21,9 @@ DOUBT = 0.1
 FARTHEST = 0.05
 """Share of the training texts, those farthest from all others, at whose distance a text begins to count as far."""
 
+ROWS = 512
+"""Texts compared with all training texts at a time."""
+
 
 def best_paths(
     probabilities: NDArray[np.float32],
@@ -87,7 +90,7 @@ def review(
     Args:
         decisions: thresholds and label tree.
         probabilities: calibrated probabilities, (N, K), from ``decisions.probabilities``.
-        distances: of each document from the training texts, (N,), from :func:`scaled_distances`; 0 if not given.
+        distances: of each document from the training texts, (N,), from a :class:`TrainingDistance`; 0 if not given.
     """
     parents = decisions.taxonomy.parents
     below = np.flatnonzero(parents >= 0)
@@ -120,3 +123,36 @@ def scaled_distances(distances: NDArray[np.floating], within: NDArray[np.floatin
     """
     further = len(within) - np.searchsorted(np.sort(within), distances, side="left")
     return np.maximum(0, 1 - (1 + further) / (len(within) + 1) / FARTHEST).astype(np.float32)
+
+
+class TrainingDistance:
+    """Distance of texts from the nearest training text, 1 minus the cosine, on the scale of :func:`scaled_distances`.
+
+    It is compared with the distance of each training text from the nearest other one.
+
+    Args:
+        training: vectors of training texts, (n, H), at least two; with fewer than 20, no text is far.
+    """
+
+    def __init__(self, training: NDArray[np.float32]) -> None:
+        self._training = _unit(training)
+        self._within = self._nearest(self._training, others=True)
+
+    def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the scaled distances, (N,), of texts with the vectors (N, H)."""
+        return scaled_distances(self._nearest(_unit(vectors)), self._within)
+
+    def _nearest(self, vectors: NDArray[np.float32], *, others: bool = False) -> NDArray[np.float32]:
+        """Return 1 minus the largest cosine, (N,); with ``others``, the texts are the training texts themselves."""
+        distances = np.empty(len(vectors), dtype=np.float32)
+        for start in range(0, len(vectors), ROWS):
+            cosines = vectors[start : start + ROWS] @ self._training.T
+            if others:
+                np.fill_diagonal(cosines[:, start:], -1)
+            distances[start : start + ROWS] = 1 - cosines.max(axis=1)
+        return distances
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit

@@ -50,14 +50,22 @@ class TorchBackend:
         self.batch_tokens = PROCESSOR_TOKENS if self.device.type == "cpu" else ACCELERATOR_TOKENS
 
     def logits(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._run(input_ids, attention_mask, lambda **inputs: self.model(**inputs).logits)
+
+    def vectors(self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the encoder's vectors, (B, H), from ids and mask, (B, L)."""
+        return self._run(input_ids, attention_mask, self.model.encode)
+
+    def _run(
+        self, input_ids: NDArray[np.int64], attention_mask: NDArray[np.int64], compute: Callable[..., Any]
+    ) -> NDArray[np.float32]:
         import torch
 
         with torch.inference_mode():
-            output = self.model(
-                torch.from_numpy(input_ids).to(self.device), torch.from_numpy(attention_mask).to(self.device)
-            )
-        logits: NDArray[np.float32] = output.logits.float().cpu().numpy()
-        return logits
+            inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+            rows = compute(**{name: torch.from_numpy(array).to(self.device) for name, array in inputs.items()})
+        result: NDArray[np.float32] = rows.float().cpu().numpy()
+        return result
 
 
 class OnnxBackend:

@@ -424,15 +424,38 @@ class HierarchicalClassifier:
         for window in windows(_several(texts), self.window):
             yield self._compute(window)[0]
 
-    def _compute(self, window: Sequence[str]) -> tuple[NDArray[np.float32], list[TokenisedText]]:
+    def vectors(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+        """Yield the encoder's vectors, (n, H), of consecutive windows of texts.
+
+        Raises:
+            InputError: if the model is an ONNX export, which returns only logits.
+        """
+        if not isinstance(self.backend, TorchBackend):
+            raise InputError("an ONNX model returns no vectors", remedy="give the model that it was exported from")
+        backend, width = self.backend, self.backend.model.config.text_encoder.hidden_size
+
+        def run(batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+            return backend.vectors(*pad(batch, self.pad_token))
+
+        for window in windows(_several(texts), self.window):
+            yield self._compute(window, run, width)[0]
+
+    def _compute(
+        self,
+        window: Sequence[str],
+        run: Callable[[Sequence[Sequence[int]]], NDArray[np.float32]] | None = None,
+        width: int | None = None,
+    ) -> tuple[NDArray[np.float32], list[TokenisedText]]:
         """Return the logits of a window of texts, (n, K), and the texts, without their tokens to save memory.
 
-        Texts are sorted by characters and tokenised in pieces, so that tokenising overlaps with computing.
+        ``run`` computes other rows, (B, width), from the tokens of a batch. Texts are sorted by characters and
+        tokenised in pieces, so that tokenising overlaps with computing.
         """
         for text in window:
             check_text(text)
         pieces = list(windows(longest_first([len(text) for text in window]), self.PIECE))
-        logits = np.empty((len(window), len(self.taxonomy)), dtype=np.float32)
+        run = run or self.batch_logits
+        computed = np.empty((len(window), width or len(self.taxonomy)), dtype=np.float32)
         read = [TokenisedText([], False, None)] * len(window)
 
         def tokenise(rows: list[int]) -> list[TokenisedText]:
@@ -445,8 +468,8 @@ class HierarchicalClassifier:
                     read[row] = tokenised._replace(ids=[])
                 lengths = [len(tokenised.ids) for tokenised in texts]
                 for batch in batches_by_length(lengths, self.backend.batch_tokens):
-                    logits[[rows[place] for place in batch]] = self.batch_logits([texts[place].ids for place in batch])
-        return logits, read
+                    computed[[rows[place] for place in batch]] = run([texts[place].ids for place in batch])
+        return computed, read
 
     @property
     def window(self) -> int:
