@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +89,88 @@ def test_a_table_comes_back_labelled(
     expect(files.locator("#progress-note")).to_contain_text("30 of 30 rows, 2 errors")
     sizes = [len(json.loads(request.post_data)["texts"]) for request in watched.sent("predict")]
     assert (max(sizes), sum(sizes)) == (8, 28)  # as many at a time as the service takes
+
+
+def workbook(rows: list[list[object]]) -> bytes:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra data")
+    made = openpyxl.Workbook()
+    for row in rows:
+        made.active.append(row)
+        made.active.cell(made.active.max_row, 2).data_type = "s"
+    made.save(content := io.BytesIO())
+    return content.getvalue()
+
+
+def test_a_workbook_comes_back_as_a_workbook_and_as_csv(files: Page, tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="needs the extra data")
+    choose(files, "mine.xlsx", workbook([["id", "text"], [1.5, "a lens"], [2, "=court"]]))
+    label(files)
+    found = read(download(files, tmp_path))
+    assert [row["text"] for row in found] == ["a lens", "'=court"]  # not a formula
+    with files.expect_download() as saved:
+        files.get_by_role("button", name="Download for Excel").click()
+    assert saved.value.suggested_filename == "mine-labelled.xlsx"
+    saved.value.save_as(tmp_path / "mine.xlsx")
+    header, *rows = openpyxl.load_workbook(tmp_path / "mine.xlsx").active.iter_rows()
+    assert [cell.value for cell in header[:3]] == ["id", "text", "labels"]
+    assert [[cell.value for cell in row[:3]] for row in rows] == [
+        [1.5, "a lens", "science;physics;optics"],
+        [2, "=court", "society;law"],
+    ]
+    assert rows[1][1].data_type == "s"
+    choose(files, "mine.xlsx", b"no workbook")
+    expect(files.locator("#file-problem")).to_contain_text("not an XLSX file")
+
+
+def test_a_table_keeps_its_delimiter_and_its_mark(files: Page, tmp_path: Path) -> None:
+    for mark in ("\ufeff", ""):
+        choose(files, "mine.csv", f"{mark}id;text\n1;lens\n".encode())
+        label(files)
+        content = download(files, tmp_path).read_bytes().decode()
+        assert content.startswith(f"{mark}id;text;labels;paths")
+
+
+def test_a_review_gives_training_rows(files: Page, tmp_path: Path) -> None:
+    """With the keyboard: the rows that need it most, accepted or corrected."""
+    hostile = '<img src=x onerror=alert(1)> "judge", =1+1'
+    choose(files, "mine.jsonl", "\n".join(json.dumps({"text": text}) for text in ("lens prism", hostile, "of", "")))
+    label(files)
+    review = files.get_by_role("region", name="Review")
+    expect(review.locator("#review-count")).to_have_text("0 of 3 rows accepted")  # one has no text
+    expect(review.locator("#review-row")).to_have_text("Row 2 · near the threshold")
+    text = review.get_by_role("region", name="Text of the row")
+    expect(text).to_have_text(hostile)
+    assert files.locator("img[src=x]").count() == 0
+    accept = review.get_by_role("button", name="Accept")
+    law = review.get_by_role("checkbox", name="law")
+    expect(law).to_be_checked()
+    law.focus()
+    files.keyboard.press("Space")
+    expect(law).to_be_focused()
+    expect(law).not_to_be_checked()
+    expect(accept).to_be_disabled()  # no label
+    review.get_by_role("combobox", name="Add another label").focus()
+    files.keyboard.type("chem")
+    files.keyboard.press("Enter")
+    expect(review.get_by_role("checkbox", name="chemistry")).to_be_checked()
+    accept.focus()
+    files.keyboard.press("Enter")
+    expect(accept).to_be_focused()
+    expect(text).not_to_have_text(hostile)
+    expect(files.locator("[aria-live=polite]")).to_contain_text("Row ")
+    review.get_by_role("button", name="Previous").click()
+    expect(review.locator("#review-row")).to_have_text("Row 2 · near the threshold · accepted")
+    for _ in range(2):
+        review.get_by_role("button", name="Next").click()
+    expect(review.get_by_role("button", name="Next")).to_be_disabled()
+    with files.expect_download() as saved:
+        review.get_by_role("link", name="Download training rows").click()
+    assert saved.value.suggested_filename == "mine-reviewed.jsonl"
+    saved.value.save_as(tmp_path / "rows.jsonl")
+    (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines())
+    assert row == {"text": hostile, "labels": ["chemistry"]}
+    choose(files, "other.txt", "lens")
+    expect(review).to_be_hidden()
 
 
 def test_a_bad_file_is_refused_with_its_place(files: Page) -> None:

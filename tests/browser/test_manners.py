@@ -68,6 +68,28 @@ def test_everything_can_be_done_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("tabpanel", name="A file")).to_be_visible()
 
 
+def test_on_a_phone_the_answer_comes_right_after_the_text(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_label("Text to classify").fill("lens")
+    boxes = [page.locator(place).bounding_box() for place in ("#text-panel", "#tree-panel", "#controls")]
+    assert [box["y"] for box in boxes] == sorted(box["y"] for box in boxes)
+    expect(page.get_by_role("treeitem", name="optics")).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.get_by_label("Text to classify").focus()
+    for name in ("find", "science, 95 %, predicted", "rule"):  # the order of the Tab key is the same
+        page.keyboard.press("Tab")
+        assert focused(page) == name
+    page.get_by_role("tab", name="A file").click()
+    row = {"name": "mine.txt", "mimeType": "text/plain", "buffer": b"lens " * 60 + b"\nprism"}
+    page.get_by_label("Choose a file").set_input_files(row)
+    page.get_by_role("button", name="Label the file").click()
+    expect(page.get_by_role("region", name="Review")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1200, "height": 900})
+    tops = [page.locator(place).bounding_box()["y"] for place in ("#controls", "#rows-panel")]
+    assert tops == sorted(tops)
+
+
 def test_every_control_has_a_name_and_the_page_its_landmarks(page: Page) -> None:
     for role in ("banner", "main", "contentinfo"):
         expect(page.get_by_role(role)).to_have_count(1)

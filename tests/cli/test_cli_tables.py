@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hgclr.cli.console import Console, print_table
-from hgclr.cli.tables import print_explanations, print_positive_samples
+from hgclr.cli.tables import prediction_tree, print_explanations, print_positive_samples
 from hgclr.evaluation.explanation import ExplainedLabel, Explanation, Stability, Word
 from hgclr.evaluation.positive_samples import PositiveSample
-from hgclr.inference.classifier import PredictedLabel
+from hgclr.inference.classifier import BLANK, UNLIKE, PredictedLabel, Prediction
 
 
 def printed(width: int, *arguments, **options) -> list[str]:
@@ -56,3 +56,11 @@ def test_marks_stay_in_their_places_beside_control_characters() -> None:
     print_explanations([explanation], console)
     assert "\x1b[2J" not in console.file.getvalue()
     assert re.search(r"\x1b\[1;30;48;2;[\d;]+mice\x1b\[0m", console.file.getvalue())
+
+
+def test_a_note_is_shown_with_and_without_labels() -> None:
+    label = PredictedLabel("law", ("law",), 0.75)
+    for prediction, words in ((Prediction((label,), note=UNLIKE), ["law", UNLIKE]), (BLANK, [BLANK.note])):
+        stream = io.StringIO()
+        Console(file=stream, width=200, force_terminal=False).print(prediction_tree("a text", prediction))
+        assert all(word in stream.getvalue() for word in words)

@@ -8,11 +8,17 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import datasets
+import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
 
 from hgclr.data import DataFolder, Document, tokens
 from hgclr.data.folder import DocumentSet
-from hgclr.data.tokens import tokenize_split
+from hgclr.data.tokens import ORDINARY, SplitWords, split_tokens, tokenize_split
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -218,7 +224,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from tokenizers import Tokenizer, models, pre_tokenizers
 from hgclr.data import DataFolder
-from hgclr.data.tokens import tokenize_split
+from hgclr.data.tokens import ORDINARY, SplitWords, split_tokens, tokenize_split
 
 def private_megabytes():
     status = Path("/proc/self/status").read_text()
@@ -259,3 +265,62 @@ def test_memory_stays_flat(folder: Path, tmp_path: Path, form: str) -> None:
         check=True,
     )
     assert float(measured.stdout) < 20
+
+
+PIECES = ["[UNK]", "[CLS]", "lens", "atom", "##s", "##ic"]
+
+
+def word_piece(pieces: list[str]) -> Tokenizer:
+    """A tokenizer that puts one special token before a text."""
+    tokenizer = Tokenizer(WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    return tokenizer
+
+
+def byte_level() -> Tokenizer:
+    return Tokenizer(BPE({"[UNK]": 0, "Ġlens": 1, "Ġ": 2, "s": 3}, [], unk_token="[UNK]"))
+
+
+def unigram() -> Tokenizer:
+    return Tokenizer(Unigram([("<unk>", -9.0), ("▁lens", -1.0), ("s", -2.0)], unk_id=0))
+
+
+def word_level() -> Tokenizer:
+    return Tokenizer(WordLevel({"[UNK]": 0, "lens": 1}, unk_token="[UNK]"))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "odd"),
+    [
+        (word_piece(PIECES), [1, 0, 0, 0, 1, 1]),
+        (byte_level(), [1, 0, 0, 1]),
+        (unigram(), [1, 0, 1]),
+        (word_level(), [1, 0]),
+    ],
+    ids=["WordPiece", "byte-level BPE", "SentencePiece", "words"],
+)
+def test_tokens_that_continue_a_word_or_are_unknown_are_known(tokenizer: Tokenizer, odd: list[int]) -> None:
+    assert list(split_tokens(tokenizer)) == odd
+
+
+def test_split_words_are_measured_in_training_texts() -> None:
+    random = np.random.default_rng(2)
+    texts = []
+    for rate in random.beta(2, 20, 400):  # texts differ by more than chance
+        odd = random.random(random.integers(5, 60)) < rate
+        texts.append(" ".join("quantum" if one else "lens" for one in odd))
+    tokenizer = word_piece(PIECES)
+    ids = [encoding.ids for encoding in tokenizer.encode_batch(texts)]
+    found = SplitWords.measure(datasets.Dataset.from_dict({"input_ids": ids}), tokenizer)
+    shares = np.array([text.split().count("quantum") / len(text.split()) for text in texts])
+    lengths = np.array([len(text.split()) for text in texts])
+    assert found.mean == pytest.approx((shares @ lengths + 1) / (lengths.sum() + 2))
+    assert found.spread == pytest.approx(np.sqrt(2 * 20 / 22**2 / 23), rel=0.3)  # of the beta distribution
+    above = [
+        found.excess(round(share * length), length) > found.limit for share, length in zip(shares, lengths, strict=True)
+    ]
+    assert np.mean(above) == pytest.approx(1 - ORDINARY)
+    plain = SplitWords.measure(datasets.Dataset.from_dict({"input_ids": [[1, 2, 3], [1], []]}), tokenizer)
+    assert plain.spread == 0 < plain.mean
+    assert plain.excess(4, 4) > plain.limit

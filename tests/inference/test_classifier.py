@@ -21,9 +21,9 @@ from hgclr.decisions.decoding import RULES
 from hgclr.errors import InputError
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
-from hgclr.inference.classifier import BLANK, sampled
+from hgclr.inference.classifier import BLANK, UNLIKE, sampled
 from hgclr.models import FlatForSequenceClassification, HGCLRForSequenceClassification
-from hgclr.models.base import save
+from hgclr.models.base import load_tokenizer, save
 from hgclr.training import TrainingSettings, fit
 from support.fresh_process import FreshProcesses
 
@@ -309,3 +309,22 @@ def test_an_onnx_model_reads_as_it_did(tokenizer, taxonomy, tmp_path: Path) -> N
     assert [len(encoding.ids) for encoding in exported.encode(texts)] == [20, 7]
     for one, other in zip(ours.logits(texts), exported.logits(texts), strict=True):
         torch.testing.assert_close(torch.from_numpy(one), torch.from_numpy(other), atol=1e-4, rtol=1e-4)
+
+
+def test_texts_unlike_the_training_texts_get_a_note(
+    untrained: Callable[..., Path], toy_data: Path, tmp_path: Path, make_encoder, taxonomy
+) -> None:
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), taxonomy, tokenizer)
+    data = DataFolder(toy_data)
+    fit(model, tokenizer, data.documents("train"), settings=TrainingSettings(effort="head"))
+    trained = HierarchicalClassifier.from_model(model, tokenizer)
+    trained.save_pretrained(tmp_path / "model")
+    export_onnx(tmp_path / "model", tmp_path / "onnx")
+    strange, usual = "я хочу забронировать рейс", "the lens of a prism"
+    for classifier in (trained, *map(HierarchicalClassifier.load, (tmp_path / "model", tmp_path / "onnx"))):
+        notes = [prediction.note for prediction in classifier.predict([strange, usual, " "])]
+        assert notes == [UNLIKE, None, BLANK.note]
+        assert classifier.predict(strange).to_json()["note"] == UNLIKE
+        assert not any(prediction.note for prediction in classifier.stream(one.text for one in data.documents("test")))
+    assert HierarchicalClassifier.load(untrained()).predict(strange).note is None  # it has no statistic

@@ -55,7 +55,7 @@ def given_classifier(taxonomy: Taxonomy, probabilities: np.ndarray) -> Hierarchi
 
 
 def tokens(row: int, *, truncated: bool = False, blank: bool = False) -> TokenisedText:
-    return TokenisedText([row + 1], truncated, blank)
+    return TokenisedText([row + 1], truncated, BLANK.note if blank else None)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
+from hgclr.decisions.review import best_paths, review
 from hgclr.inference import HierarchicalClassifier
 from hgclr.serving.app import FILES, api_page, create_app
 from hgclr.serving.service import Settings
@@ -71,6 +72,46 @@ def test_too_many_probabilities_are_refused(monkeypatch: pytest.MonkeyPatch, cli
     answer = client.post("/predict", json={"texts": ["a", "b", "c"], "probabilities": True})
     assert (answer.status_code, answer.json()["error"]["field"]) == (422, "probabilities")
     assert client.post("/predict", json={"texts": ["a", "b"], "probabilities": True}).status_code == 200
+
+
+def test_a_review_has_a_score_and_the_best_paths(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"threshold": 0.3}
+    answer = client.post("/predict", json={"texts": [*TEXTS, "a\0"], "review": True, **options}).json()
+    *reviewed, broken = answer["predictions"]
+    assert list(broken) == ["error"]
+    classifier = make_classifier()
+    decisions = classifier.decisions.changed(**options)
+    probabilities = classifier.predict_proba(TEXTS)
+    found = review(decisions, probabilities)
+    paths = best_paths(probabilities, TREE, 3, thresholds=0.3)
+    for place, prediction in enumerate(reviewed):
+        assert prediction["review"] == {
+            "score": pytest.approx(found.score[place], abs=1e-4),
+            "reason": found.reason[place],
+        }
+        ends = [(label["id"], label["probability"]) for label in prediction["suggestions"]]
+        assert ends == [(TREE.ids[end], pytest.approx(probability, abs=1e-4)) for end, probability in paths[place]]
+        assert [label["path"] for label in prediction["suggestions"]] == [
+            list(TREE.path_names(end)) for end, _ in paths[place]
+        ]
+    plain = client.post("/predict", json={"texts": TEXTS, **options}).json()["predictions"]
+    assert [row | {"review": None, "suggestions": []} for row in plain] == [
+        row | {"review": None, "suggestions": []} for row in reviewed
+    ]
+    monkeypatch.setattr("hgclr.serving.app.PROBABILITIES", 10)
+    refused = client.post("/predict", json={"texts": ["a", "b", "c"], "review": True})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "review")
+
+
+def test_an_unknown_field_names_the_one_that_was_meant(client: httpx.Client) -> None:
+    for path, field, meant in (
+        ("/predict", "txt", "text"),
+        ("/explain", "label", "labels"),
+        ("/predict", "zz", "abstain_below"),
+    ):
+        error = client.post(path, json={"text": "a", field: "b"}).json()["error"]
+        assert error["field"] == field
+        assert meant in error["message"]
 
 
 def test_labels_are_data_and_never_paths(client: httpx.Client) -> None:

@@ -27,7 +27,7 @@ def request(count: int) -> PendingRequest:
 
 def texts_of(one: PendingRequest, lengths: list[int]) -> list[PendingText]:
     """Texts of certain lengths in tokens."""
-    tokens = [TokenisedText([0] * length, truncated=False, blank=False) for length in lengths]
+    tokens = [TokenisedText([0] * length, truncated=False, note=None) for length in lengths]
     return [PendingText(one, place, tokens[place]) for place in range(len(lengths))]
 
 

@@ -8,6 +8,7 @@ import hmac
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Iterable, Iterator
 
@@ -85,7 +86,7 @@ def test_every_route_but_three_needs_the_key(locked) -> None:
 
     client, app = locked
     routes = [route for route in walk(app.routes) if route.path not in PUBLIC_PATHS]
-    assert {"/", "/predict", "/explain", "/taxonomy", "/model", "/docs", "/openapi.json", "/page"} == {
+    assert {"/", "/predict", "/explain", "/workbook", "/taxonomy", "/model", "/docs", "/openapi.json", "/page"} == {
         route.path for route in routes
     }
     for route in routes:
@@ -252,8 +253,8 @@ def test_a_request_of_the_wrong_form_is_refused(client: httpx.Client, body: byte
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (b'{"texts": [' + b"1," * 2_000_000 + b"1]}", "texts"),
-        (b'{"text": "a", "x": [' + b'"",' * 1_000_000 + b"1]}", "x"),
+        (b'{"texts": [' + b"1," * 2_000_000 + b"1]}", None),
+        (b'{"text": "a", "x": [' + b'"",' * 1_000_000 + b"1]}", None),
         (b"[" + b"{}," * 1_000_000 + b"1]", None),
         (b"{" + b",".join(b'"%d":1' % i for i in range(300_000)) + b"}", None),
     ],
@@ -265,6 +266,39 @@ def test_a_fault_that_occurs_a_million_times_is_refused_cheaply(
     answer = client.post("/predict", content=body, headers=JSON)
     assert time.process_time() - started < 6  # collecting an error for each takes 10 to 20
     assert problem(answer) == (422, "invalid", field)
+
+
+@pytest.mark.parametrize("start", [b"[", b'{"texts": [', b'{"text": "\\"", "x": {"y": ['])
+def test_a_million_lists_are_refused_before_they_are_parsed(client: httpx.Client, start: bytes) -> None:
+    body = start + b"[]," * 1_300_000 + b"[]" + b"]" * start.count(b"[") + b"}" * start.count(b"{")
+    began = time.thread_time()
+    json.loads(body)
+    parsing = time.thread_time() - began
+    began = time.thread_time()
+    with pytest.raises(Problem):
+        read_json(body, most=256)
+    assert time.thread_time() - began < parsing / 4
+    done = threading.Event()
+
+    def send() -> None:
+        assert problem(client.post("/predict", content=body, headers=JSON))[:2] == (422, "invalid")
+        done.set()
+
+    waits = []
+    sending = threading.Thread(target=send)
+    sending.start()
+    while not waits or (not done.is_set() and sending.is_alive()):
+        began = time.monotonic()
+        assert client.get("/livez").status_code == 200
+        waits.append(time.monotonic() - began)
+    sending.join()
+    assert done.is_set()
+    assert sorted(waits)[len(waits) // 2] < 1
+
+
+def test_marks_inside_texts_do_not_count() -> None:
+    texts = ['[{,"\\' * 2000, "[[[", "\\", '"'] * 64
+    assert read_json(json.dumps({"texts": texts}).encode(), most=256) == {"texts": texts}
 
 
 @given(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -80,23 +81,27 @@ def test_the_key_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
 def test_it_is_ready_only_once_it_is_warm() -> None:
     backend = GatedBackend()
     backend.close()
-    app = create_app(make_classifier(backend))
+    app, waits = create_app(make_classifier(backend)), list[str | None]()
 
     async def ask() -> list[tuple[int, int, int]]:
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client,
         ):
-            states = []
+            states: list[tuple[int, int, int]] = []
             for _ in range(2):
                 live, ready = await client.get("/livez"), await client.get("/readyz")
                 asked = await client.post("/predict", json={"text": "atom"})
                 states.append((live.status_code, ready.status_code, asked.status_code))
+                waits.append(asked.headers.get("Retry-After"))
+                app.state.service.engine.warm_at = time.monotonic() + 6.5  # as if the first batch had been slow
+                waits.append((await client.get("/readyz")).headers.get("Retry-After"))
                 backend.gate.set()
                 await asyncio.to_thread(app.state.service.engine.warm.wait, PATIENCE)
             return states
 
     assert asyncio.run(ask()) == [(200, 503, 503), (200, 200, 200)]
+    assert waits == ["1", "7", None, None]
 
 
 def test_a_service_whose_thread_has_ended_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +181,9 @@ def test_explanations_are_bounded_and_leave_predictions_alone(monkeypatch: pytes
         raise AssertionError("the work for an unwanted explanation continued")
 
     monkeypatch.setattr("hgclr.inference.HierarchicalClassifier.explain", explain)
-    monkeypatch.setattr("hgclr.serving.service.MOST_EXPLANATIONS", 2)
+    monkeypatch.setattr("hgclr.serving.service.MOST_ASIDE", 2)
     with fake_service() as (client, app):
-        explanations, statuses = app.state.service.explanations, []
+        explanations, statuses = app.state.service.aside, []
         threads = [
             threading.Thread(target=lambda: statuses.append(client.post("/explain", json={"text": "lens"}).status_code))
             for _ in range(2)

@@ -8,12 +8,12 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
@@ -58,14 +58,14 @@ Engine = tuple[Callable[[list[str]], Future[list[Answer]]], int]
 class BulkResult:
     """The results (paths or URLs) that a run wrote, those that it kept from an earlier run, and counts of rows.
 
-    ``bad_rows`` have no usable text, ``blank_rows`` an empty or blank one; both get no labels.
+    ``bad_rows`` have no usable text, and get no labels; ``notes`` counts the others with each note.
     """
 
     written: list[str]
     kept: list[str]
     rows: int = 0
     bad_rows: int = 0
-    blank_rows: int = 0
+    notes: Counter[str] = field(default_factory=Counter)
 
 
 def predict_files(
@@ -137,7 +137,8 @@ def predict_files(
             count = workers or default_workers(classifier, sum(versions[source][0] for source in sources))
             work = partial(answer_in_worker, str(found), "cpu", changes)
             started = in_processes(work, count) if count > 1 else in_process(partial(answer, classifier, changes))
-        rows = bad = blank = 0
+        rows = bad = 0
+        notes: Counter[str] = Counter()
         with started as (submit, ahead):
             labelled_files = label_files(sources, text_columns, submit, ahead, encoding)
             by_file = groupby(labelled_files, lambda item: item[0].path)
@@ -147,10 +148,10 @@ def predict_files(
                 for chunk, answers in write_file(checked, target, format_of(target), added):
                     rows += len(chunk.texts)
                     bad += len(chunk.problems)
-                    blank += sum("note" in answer for answer in answers)
+                    notes.update(answer["note"] for answer in answers if "note" in answer)
                     if progress is not None:
                         progress(source, rows)
-        return BulkResult([as_written(target) for _, target in left], kept, rows, bad, blank)
+        return BulkResult([as_written(target) for _, target in left], kept, rows, bad, notes)
 
 
 def _unchanged(labelled: Labelled, source: Path, version: tuple[int, str | None]) -> Labelled:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -81,8 +82,9 @@ def predict(
 
     Inputs are .jsonl, .csv, .tsv (also .gz), .xlsx or .parquet with a text column, or any other file with one text per
     line. Every output row is the input row with a field **prediction**: **labels** (id, path, probability),
-    **abstained**, **truncated** and, for a blank text, a **note**; in CSV and .xlsx, columns **labels** and
-    **probabilities**. CSV from CSV keeps its delimiter, encoding and line ends.
+    **abstained**, **truncated** and, for a text that is blank or unlike the training texts, a **note**; in CSV and
+    .xlsx, columns **labels** and **probabilities**, with --skip-bad-rows also **error** for bad rows and notes. CSV
+    from CSV keeps its delimiter, encoding and line ends.
 
     In bulk (several inputs, or a folder as --output) each file becomes a file of the same name in that folder. A run
     that was stopped continues when you give the command again.
@@ -159,16 +161,16 @@ def predict(
             yield chunk, chunk.answers(prediction.to_json() for prediction in predictions)
 
     added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
-    bad = blank = 0
+    bad, notes = 0, Counter[str]()
     with progress_bar() as bar:
         bar.disable = bar.disable or on_terminal
         task = bar.add_task("texts", total=None)
         for chunk, answers in labelled() if in_tree else write_file(labelled(), target, kind, added):
             bad += len(chunk.problems)
-            blank += sum("note" in answer for answer in answers)
+            notes.update(answer["note"] for answer in answers if "note" in answer)
             bar.advance(task, len(chunk.texts))
     if not in_tree:
-        _say_unlabelled(bad, blank)
+        _say_notes(bad, notes)
 
 
 def _is_bulk(names: Sequence[str], output: str | None, engine: str | None) -> bool:
@@ -199,13 +201,13 @@ def _predict_in_bulk(model: str, names: Sequence[str], output: str, **options: A
     counts = {"files labelled": len(result.written), "files finished before": len(result.kept), "rows": result.rows}
     counted = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
     standard_error().say(f"written: {output}; {counted}")
-    _say_unlabelled(result.bad_rows, result.blank_rows)
+    _say_notes(result.bad_rows, result.notes)
 
 
-def _say_unlabelled(bad: int, blank: int) -> None:
-    for count, what in ((bad, "rows without a usable text, see 'error'"), (blank, "empty or blank texts")):
-        if count:
-            standard_error().say(f"without labels: {count:,} {what}")
+def _say_notes(bad: int, notes: Mapping[str, int]) -> None:
+    """Print how many rows have an error, and how many have each note."""
+    for note, count in [("no usable text, see 'error'", bad)] * bool(bad) + list(notes.items()):
+        standard_error().say(f"{count:,} {'row' if count == 1 else 'rows'}: {note}", "yellow")
 
 
 def review(

@@ -51,6 +51,8 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     if not prediction.labels:
         why = "the model abstains from all labels" if known else "no label is above its threshold"
         tree.add(Text(prediction.note or why, "yellow"))
+    elif prediction.note:
+        tree.add(Text(prediction.note, "yellow"))
     for whole in known:
         for depth in range(1, len(whole) + 1):
             path = whole[:depth]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -29,6 +31,60 @@ BATCH = 1000
 """Documents tokenised, and in memory, at a time."""
 
 TOKENS, BAD_ROWS = "tokens.arrow", "bad_rows.jsonl"
+
+ORDINARY, MEASURED = 0.995, 20_000
+"""Share of the training texts that are below the limit of `SplitWords`, and how many texts it is computed from."""
+
+
+@dataclass(frozen=True)
+class SplitWords:
+    """How often training texts have unknown and split words; texts in another language have far more.
+
+    Of the n tokens of a text, a share o stands for an unknown word or continues a word. In training texts o has the
+    mean m and the variance ``m (1 - m) / n + s²``.
+
+    Args:
+        mean: m.
+        spread: s, by which texts differ more than by chance.
+        limit: ``(o - m) / sqrt(m (1 - m) / n + s²)`` that ``ORDINARY`` of the training texts do not exceed.
+    """
+
+    mean: float
+    spread: float
+    limit: float
+
+    @classmethod
+    def measure(cls, tokens: datasets.Dataset, tokenizer: tokenizers.Tokenizer) -> SplitWords:
+        """Return the values for tokenised training texts."""
+        special = tokenizer.num_special_tokens_to_add(False)
+        texts = tokens.select(range(0, len(tokens), -(-len(tokens) // MEASURED)))
+        column = texts.select_columns("input_ids").with_format("arrow")[:].column("input_ids").combine_chunks()
+        odd = np.frombuffer(split_tokens(tokenizer), dtype=np.uint8)[column.flatten().to_numpy()]
+        ends = np.cumsum(column.value_lengths().to_numpy())
+        lengths = np.maximum(1, np.diff(ends, prepend=0) - special)
+        counts = np.diff(np.concatenate([[0], np.cumsum(odd, dtype=np.int64)])[ends], prepend=0)
+        mean = float((counts.sum() + 1) / (lengths.sum() + 2))
+        square = np.average((counts / lengths - mean) ** 2, weights=lengths) - mean * (1 - mean) / lengths.mean()
+        found = cls(mean, math.sqrt(max(0.0, square)), 0.0)
+        excess = [found.excess(*pair) for pair in zip(counts.tolist(), lengths.tolist(), strict=True)]
+        return cls(mean, found.spread, float(np.quantile(excess, ORDINARY)))
+
+    def excess(self, odd: int, length: int) -> float:
+        """Return by how many standard deviations the share of ``odd`` tokens is above that of training texts."""
+        return (odd / length - self.mean) / math.sqrt(self.mean * (1 - self.mean) / length + self.spread**2)
+
+
+def split_tokens(tokenizer: tokenizers.Tokenizer) -> bytes:
+    """Return for every token id 1 if it stands for an unknown word or continues a word, else 0."""
+    model, vocabulary = json.loads(tokenizer.to_str())["model"], tokenizer.get_vocab()
+    unknown, prefix = model.get("unk_token"), model.get("continuing_subword_prefix")
+    starts = ("▁", "Ġ")  # before the first token of a word, in SentencePiece and in byte-level BPE
+    marked = any(token.startswith(starts) for token in vocabulary)
+    odd = bytearray(max(vocabulary.values()) + 1)
+    for token, index in vocabulary.items():
+        continues = token.startswith(prefix) if prefix else marked and not token.startswith(starts)
+        odd[index] = continues or token == unknown or index == model.get("unk_id")
+    return bytes(odd)
 
 
 def tokenize_split(

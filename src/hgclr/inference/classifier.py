@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 
 from hgclr.data.folder import DataFolder, Document
 from hgclr.data.readers import check_text, is_blank
-from hgclr.data.tokens import sample_documents
+from hgclr.data.tokens import SplitWords, sample_documents, split_tokens
 from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
@@ -54,7 +54,7 @@ class Prediction:
         labels: the predicted labels.
         abstained: labels that the decoding rule predicts but that are less probable than ``abstain_below``.
         truncated: whether the text is longer than the model reads.
-        note: the reason why a blank text has no label.
+        note: the reason why a blank text has no label, or why the labels are not to be trusted.
     """
 
     labels: tuple[PredictedLabel, ...]
@@ -74,14 +74,16 @@ class Prediction:
 
 BLANK = Prediction((), note="the text is empty or blank")
 """The prediction for a text without a visible character; see :func:`hgclr.data.readers.is_blank`."""
+UNLIKE = "unlike the training texts: far more words are unknown or split, as in another language; labels may be wrong"
+"""The note on a text with more unknown and split words than training texts; see `SplitWords`."""
 
 
 class TokenisedText(NamedTuple):
-    """The token ids of a text that the model reads, whether the text is longer, and whether it is blank."""
+    """The token ids of a text that the model reads, whether the text is longer, and its note, if it needs one."""
 
     ids: list[int]
     truncated: bool
-    blank: bool
+    note: str | None
 
 
 class LabelledDocument(Protocol):
@@ -112,6 +114,7 @@ class HierarchicalClassifier:
         max_length: tokens of a text that are read.
         cut_length: cut texts after so many tokens, special tokens at the end included; see ``SharedSettings``.
         decisions: calibration, decoding rule and thresholds, unless a call gives others.
+        split_words: the statistic of the training texts by which texts unlike them get a note.
         pretrained_tokenizer: written by :meth:`save_pretrained`.
     """
 
@@ -132,6 +135,7 @@ class HierarchicalClassifier:
         max_length: int,
         cut_length: int | None = None,
         decisions: Decisions | None = None,
+        split_words: SplitWords | None = None,
         pretrained_tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> None:
         self.backend, self.taxonomy, self.pad_token = backend, taxonomy, pad_token
@@ -142,6 +146,9 @@ class HierarchicalClassifier:
         self._cut_length = cut_length
         self.max_length = max_length if cut_length is None else min(max_length, cut_length)
         self._pretrained_tokenizer = pretrained_tokenizer
+        self._split_words = split_words
+        self._special_tokens = self.tokenizer.num_special_tokens_to_add(False)
+        self._split_tokens = b"" if split_words is None else split_tokens(self.tokenizer)
 
     @classmethod
     def load(cls, model: str | Path, *, device: str | None = None) -> HierarchicalClassifier:
@@ -231,9 +238,7 @@ class HierarchicalClassifier:
     def stream(self, texts: Iterable[str], decisions: Decisions | None = None) -> Iterator[Prediction]:
         """Yield the predictions of texts in order; only one window of texts is in memory at a time."""
         for window in windows(_several(texts), self.window):
-            logits, truncated = self._compute(window)
-            blank = [is_blank(text) for text in window]
-            predictions, _ = self._decide(logits, truncated, blank, decisions or self.decisions)
+            predictions, _ = self._decide(*self._compute(window), decisions or self.decisions)
             yield from predictions
 
     def evaluate(
@@ -317,11 +322,21 @@ class HierarchicalClassifier:
         """Return the tokens of texts that :func:`~hgclr.data.readers.check_text` has accepted."""
         tokenised = []
         for text, encoding in zip(texts, self.encode(texts), strict=True):
-            ids, blank = encoding.ids, is_blank(text)
+            ids, note = encoding.ids, BLANK.note if is_blank(text) else None
             # overflowing is slow, so ask for it only at the limit.
-            truncated = not blank and len(ids) >= self.max_length and bool(encoding.overflowing)
-            tokenised.append(TokenisedText(ids, truncated, blank))
+            truncated = note is None and len(ids) >= self.max_length and bool(encoding.overflowing)
+            if note is None and self._is_unlike(ids):
+                note = UNLIKE
+            tokenised.append(TokenisedText(ids, truncated, note))
         return tokenised
+
+    def _is_unlike(self, ids: list[int]) -> bool:
+        """Return whether a text has far more unknown and split words than the training texts."""
+        if self._split_words is None:
+            return False
+        odd = sum(map(self._split_tokens.__getitem__, ids))
+        length = len(ids) - self._special_tokens
+        return odd > 0 < length and self._split_words.excess(odd, length) > self._split_words.limit
 
     def predict_batch(
         self, batch: Sequence[TokenisedText], decisions: Decisions | Sequence[Decisions] | None = None
@@ -341,8 +356,7 @@ class HierarchicalClassifier:
         probabilities = np.zeros_like(logits)
         for group in {id(one): one for one in each}.values():
             rows = [row for row, one in enumerate(each) if one is group]
-            truncated, blank = [batch[row].truncated for row in rows], [batch[row].blank for row in rows]
-            decided, probabilities[rows] = self._decide(logits[rows], truncated, blank, group)
+            decided, probabilities[rows] = self._decide(logits[rows], [batch[row] for row in rows], group)
             for row, prediction in zip(rows, decided, strict=True):
                 predictions[row] = prediction
         return predictions, probabilities
@@ -362,15 +376,17 @@ class HierarchicalClassifier:
         return logits
 
     def _decide(
-        self, logits: NDArray[np.float32], truncated: Sequence[bool], blank: Sequence[bool], decisions: Decisions
+        self, logits: NDArray[np.float32], texts: Sequence[TokenisedText], decisions: Decisions
     ) -> tuple[list[Prediction], NDArray[np.float32]]:
         probabilities = decisions.probabilities(logits)
-        probabilities[np.flatnonzero(blank)] = 0
+        probabilities[[row for row, text in enumerate(texts) if text.note == BLANK.note]] = 0
         decided = decisions.decide(probabilities)
-        rows = zip(decided.probabilities, decided.predicted, decided.abstained, truncated, blank, strict=True)
+        rows = zip(decided.probabilities, decided.predicted, decided.abstained, texts, strict=True)
         predictions = [
-            BLANK if nothing else Prediction(self._labels(seen, given), self._labels(seen, abstained), cut)
-            for seen, given, abstained, cut, nothing in rows
+            BLANK
+            if text.note == BLANK.note
+            else Prediction(self._labels(seen, given), self._labels(seen, abstained), text.truncated, text.note)
+            for seen, given, abstained, text in rows
         ]
         return predictions, decided.probabilities
 
@@ -396,9 +412,9 @@ class HierarchicalClassifier:
     def probabilities(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """Yield probabilities, (n, K), of consecutive windows of texts, calibrated if the model is."""
         for window in windows(_several(texts), self.window):
-            logits, _ = self._compute(window)
+            logits, read = self._compute(window)
             probabilities = self.decisions.probabilities(logits)
-            probabilities[[row for row, text in enumerate(window) if is_blank(text)]] = 0
+            probabilities[[row for row, text in enumerate(read) if text.note == BLANK.note]] = 0
             yield probabilities
 
     def logits(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
@@ -427,8 +443,8 @@ class HierarchicalClassifier:
         window: Sequence[str],
         run: Callable[[Sequence[Sequence[int]]], NDArray[np.float32]] | None = None,
         width: int | None = None,
-    ) -> tuple[NDArray[np.float32], list[bool]]:
-        """Return the logits of a window of texts, (n, K), and which of them are truncated.
+    ) -> tuple[NDArray[np.float32], list[TokenisedText]]:
+        """Return the logits of a window of texts, (n, K), and the texts, without their tokens to save memory.
 
         ``run`` computes other rows, (B, width), from the tokens of a batch. Texts are sorted by characters and
         tokenised in pieces, so that tokenising overlaps with computing.
@@ -438,7 +454,7 @@ class HierarchicalClassifier:
         pieces = list(windows(longest_first([len(text) for text in window]), self.PIECE))
         run = run or self.batch_logits
         computed = np.empty((len(window), width or len(self.taxonomy)), dtype=np.float32)
-        truncated = [False] * len(window)
+        read = [TokenisedText([], False, None)] * len(window)
 
         def tokenise(rows: list[int]) -> list[TokenisedText]:
             return self.tokenise([window[row] for row in rows])
@@ -447,11 +463,11 @@ class HierarchicalClassifier:
         with refuse_broken("the model cannot compute logits", remedy=remedy):
             for rows, texts in zip(pieces, one_ahead(tokenise, pieces), strict=True):
                 for row, tokenised in zip(rows, texts, strict=True):
-                    truncated[row] = tokenised.truncated
+                    read[row] = tokenised._replace(ids=[])
                 lengths = [len(tokenised.ids) for tokenised in texts]
                 for batch in batches_by_length(lengths, self.backend.batch_tokens):
                     computed[[rows[place] for place in batch]] = run([texts[place].ids for place in batch])
-        return computed, truncated
+        return computed, read
 
     @property
     def window(self) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
+from hgclr.data.tokens import SplitWords
 from hgclr.decisions.settings import FILE, Decisions
 from hgclr.errors import InputError, first_line, refuse_broken, url_of
 from hgclr.files import read_bytes, read_json, recover_folder
@@ -66,6 +67,7 @@ class LoadedModel:
     max_length: int
     cut_length: int | None
     decisions: Decisions
+    split_words: SplitWords | None = None
     pretrained_tokenizer: PreTrainedTokenizerBase | None = None
 
 
@@ -125,6 +127,7 @@ def in_memory(
         max_length=config.max_length,
         cut_length=config.cut_length,
         decisions=decisions or Decisions(config.taxonomy, thresholds=config.threshold),
+        split_words=_split_words(config.split_words),
         pretrained_tokenizer=tokenizer,
     )
 
@@ -154,7 +157,12 @@ def _load_onnx(folder: Path) -> LoadedModel:
         raise InputError(what, path=folder, remedy=REMEDY)
     decisions = _decisions(folder, taxonomy, fields["threshold"])
     sizes = fields["pad_token_id"], fields["max_length"], fields["cut_length"]
-    return LoadedModel(backend, tokenizer, taxonomy, *sizes, decisions)
+    return LoadedModel(backend, tokenizer, taxonomy, *sizes, decisions, _split_words(fields.get("split_words")))
+
+
+def _split_words(fields: dict[str, float] | None) -> SplitWords | None:
+    """Return the statistic of the training texts; models of older versions have none."""
+    return None if fields is None else SplitWords(**fields)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

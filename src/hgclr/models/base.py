@@ -60,6 +60,7 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
         special_token_ids: the tokenizer's special tokens without the unknown token.
         text_column: name of the text column of the imported table; ``hgclr predict`` reads it in tables without a
             column ``text``.
+        split_words: the fields of :class:`~hgclr.data.tokens.SplitWords` for the training texts.
 
     Example:
         >>> from hgclr.config import PRESETS
@@ -79,6 +80,7 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
     label_name_length: int = 0
     special_token_ids: list[int] | None = None
     text_column: str | None = None
+    split_words: dict[str, float] | None = None
 
     @property
     def text_encoder(self) -> Any:

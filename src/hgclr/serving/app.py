@@ -21,9 +21,12 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from hgclr.errors import InputError
+from hgclr.decisions.review import best_paths, review
+from hgclr.decisions.settings import Decisions
+from hgclr.errors import InputError, MissingExtraError
 from hgclr.files import json_text
 from hgclr.inference import HierarchicalClassifier
+from hgclr.inference.classifier import PredictedLabel
 from hgclr.serving.engine import Answer
 from hgclr.serving.messages import (
     PROBLEMS,
@@ -41,10 +44,13 @@ from hgclr.serving.messages import (
 from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, KeyCheck, RequestLog, strict_route
 from hgclr.serving.monitoring import log_loop_error
 from hgclr.serving.service import Service, Settings
+from hgclr.serving.workbooks import CSV, UNPACKED, WORKBOOK, to_csv, to_workbook
 
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
-"""Limit on texts times labels in a request for the probability of every label: an answer of about 10 MB."""
+"""Limit on texts times labels in a request for a review or the probability of every label: an answer of about 10 MB."""
+SUGGESTIONS = 3
+"""Best paths of a text that a review offers."""
 LIMITS = ("texts_per_request", "characters_per_text", "body_bytes", "max_queue")  # settings that GET /model returns
 FILES = Path(__file__).parent / "page"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -88,7 +94,12 @@ def create_app(
         exception_handlers={HTTPException: on_http_error, RequestValidationError: on_invalid},
     )
     app.state.service = service
-    for routes in (_predicting_routes(service), _describing_routes(service), _health_routes(service)):
+    for routes in (
+        _predicting_routes(service),
+        _converting_routes(service),
+        _describing_routes(service),
+        _health_routes(service),
+    ):
         app.include_router(routes)
     app.mount("/page", StaticFiles(directory=FILES), name="page")
 
@@ -147,9 +158,9 @@ def _problems(*kinds: str) -> dict[int | str, dict[str, Any]]:
     for kind in (*kinds, "unauthorised", "method_not_allowed", "too_large", "not_ready", "internal"):
         status, text = PROBLEMS[kind]
         answers[status] = {"model": ErrorAnswer, "description": text}
-    if "overloaded" in kinds:
-        seconds = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
-        answers[429]["headers"] = {"Retry-After": seconds}
+    seconds = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
+    for status in {429, 503} & answers.keys():
+        answers[status]["headers"] = {"Retry-After": seconds}
     return answers
 
 
@@ -186,9 +197,10 @@ def _predicting_routes(service: Service) -> APIRouter:
         texts = [wanted.text] if alone else wanted.texts
         request.state.texts = len(texts)
         check_lengths(texts, alone=alone)
-        if wanted.probabilities and len(texts) * len(ids) > PROBABILITIES:
-            message = f"texts times labels may be {PROBABILITIES} at most with probabilities: send fewer texts"
-            raise Problem("invalid", message, field="probabilities")
+        for field in ("probabilities", "review"):
+            if getattr(wanted, field) and len(texts) * len(ids) > PROBABILITIES:
+                message = f"texts times labels may be {PROBABILITIES} at most with {field}: send fewer texts"
+                raise Problem("invalid", message, field=field)
         decisions = service.decisions(
             rule=wanted.rule, threshold=wanted.threshold, paths=wanted.paths, abstain_below=wanted.abstain_below
         )
@@ -201,7 +213,7 @@ def _predicting_routes(service: Service) -> APIRouter:
             service.metrics.errors.labels(problem.kind).inc()
         return _json_answer(
             {
-                "predictions": [_text_answer(service, answer, wanted.probabilities) for answer in answers],
+                "predictions": [_text_answer(service, answer, wanted, decisions) for answer in answers],
                 "seconds": round(time.monotonic() - request.state.arrived, 6),
             }
         )
@@ -223,7 +235,12 @@ def _predicting_routes(service: Service) -> APIRouter:
                 raise Problem("invalid", f"the model has no label with the id {label!r:.80}", field=f"labels.{place}")
         if wanted.method not in ("auto", *service.methods):
             raise Problem("invalid", f"this model supports {', '.join(service.methods)} and auto", field="method")
-        future, drop = service.explain(wanted.text, wanted.labels, wanted.method, wanted.keep)
+        classifier, method, labels = service.classifier, wanted.method, wanted.labels
+        future, drop = service.run_aside(
+            lambda check_wanted: classifier.explain(
+                wanted.text, labels=labels, method=method, keep=wanted.keep, before_pass=check_wanted
+            ).to_json()
+        )
         try:
             return _json_answer(await service.wait_for(future, request, lambda _: drop()))
         except InputError as error:
@@ -232,15 +249,61 @@ def _predicting_routes(service: Service) -> APIRouter:
     return router
 
 
-def _text_answer(service: Service, answer: Answer, with_probabilities: bool) -> dict[str, Any]:
+def _text_answer(service: Service, answer: Answer, wanted: PredictRequest, decisions: Decisions) -> dict[str, Any]:
     if isinstance(answer, Problem):
         return error_json(answer.kind, answer.detail)
     prediction, probabilities = answer
-    fields = prediction.to_json()
-    if with_probabilities:
+    fields, taxonomy = prediction.to_json(), service.classifier.taxonomy
+    if wanted.probabilities:
         values = probabilities.astype(float).round(4).tolist()
-        fields["probabilities"] = dict(zip(service.classifier.taxonomy.ids, values, strict=True))
+        fields["probabilities"] = dict(zip(taxonomy.ids, values, strict=True))
+    if wanted.review:
+        row, thresholds = probabilities[None], decisions.decoder.thresholds
+        found = review(decisions, row)
+        (ends,) = best_paths(
+            row, taxonomy, SUGGESTIONS, thresholds=thresholds, allow_inner_nodes=decisions.allow_inner_nodes
+        )
+        best = [PredictedLabel(taxonomy.ids[end], taxonomy.path_names(end), probability) for end, probability in ends]
+        fields["review"] = {"score": round(float(found.score[0]), 4), "reason": found.reason[0]}
+        fields["suggestions"] = [label.to_json() for label in best]
     return fields
+
+
+def _converting_routes(service: Service) -> APIRouter:
+    """Return the endpoint that converts tables for the page."""
+    router = APIRouter()
+    kinds = {kind: {"schema": {"type": "string", "format": "binary"}} for kind in (CSV, WORKBOOK)}
+
+    @router.post(
+        "/workbook",
+        summary="Convert a table",
+        response_class=Response,
+        openapi_extra={"requestBody": {"required": True, "content": kinds}},
+        responses={200: {"content": kinds}, **_problems("overloaded", "invalid", "deadline")},
+    )
+    async def workbook(request: Request) -> Response:
+        """Return the first sheet of an Excel workbook (.xlsx) as CSV, or CSV as a workbook, by the Content-Type.
+
+        The service converts one table at a time.
+        """
+        given, body = request.headers.get("content-type", "").partition(";")[0].strip().lower(), await request.body()
+        if given not in kinds:
+            raise Problem("invalid", f"the Content-Type must be {CSV} or {WORKBOOK}", field="Content-Type")
+        largest = UNPACKED * service.settings.body_bytes
+        future, drop = service.run_aside(
+            lambda check_wanted: (
+                to_csv(body, largest, check_wanted) if given == WORKBOOK else to_workbook(body, check_wanted)
+            )
+        )
+        try:
+            content = await service.wait_for(future, request, lambda _: drop())
+        except InputError as error:
+            raise Problem("invalid", error.what + (f"; {error.remedy}" if error.remedy else "")) from None
+        except MissingExtraError as error:
+            raise Problem("invalid", str(error)) from None
+        return Response(content, headers={"Content-Type": CSV if given == WORKBOOK else WORKBOOK})
+
+    return router
 
 
 def _describing_routes(service: Service) -> APIRouter:

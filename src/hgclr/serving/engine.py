@@ -80,6 +80,7 @@ class Engine:
     Attributes:
         queue: the texts that wait.
         warm: set once the model has computed its warm-up batches.
+        warm_at: expected end of the warm-up, on the monotonic clock; None until its first batch is measured.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Engine:
         max_wait: float,
     ) -> None:
         self.warm = threading.Event()
+        self.warm_at: float | None = None
         self._classifier, self._metrics, self._max_wait = classifier, metrics, max_wait
         self._budget = batch_tokens or classifier.backend.batch_tokens
         self.queue = BatchQueue(max_queue)
@@ -155,8 +157,11 @@ class Engine:
         # batch, so it is allocated here rather than under load.
         longest = self._classifier.max_length
         (tokens,) = self._classifier.tokenise(["a long text " * longest])
-        for size in (1, max(1, self._budget // longest)):
-            self._classifier.predict_batch([tokens] * size)
+        started, size = time.monotonic(), max(1, self._budget // longest)
+        self._classifier.predict_batch([tokens])
+        now = time.monotonic()
+        self.warm_at = now + size * (now - started)
+        self._classifier.predict_batch([tokens] * size)
         self.warm.set()
         while batch := self.queue.take_batch(self._budget, self._max_wait):
             now = time.monotonic()

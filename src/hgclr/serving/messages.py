@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Scope
 
 from hgclr.decisions.decoding import Rule
+from hgclr.decisions.review import NO_REASON, REASONS
 from hgclr.evaluation.explanation import Method
 
 MOST_PATHS = 100
@@ -85,7 +87,12 @@ async def on_invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # registered for it only
     first = error.errors()[0]
     place = [str(part) for part in first["loc"] if part != "body"]
-    return error_answer(request.scope, "invalid", first["msg"], ".".join(place) or None)
+    message = first["msg"]
+    if first["type"] == "extra_forbidden":
+        known = list((ExplainRequest if request.url.path == "/explain" else PredictRequest).model_fields)
+        near = get_close_matches(place[-1], known, n=1)
+        message = "unknown field; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
+    return error_answer(request.scope, "invalid", message, ".".join(place) or None)
 
 
 def _string(value: Any) -> str:
@@ -123,6 +130,9 @@ class PredictRequest(BaseModel):
         default=None, description="Abstain from labels less probable than this: the path stops at the parent."
     )
     probabilities: bool = Field(default=False, description="Also return the probability of every label.")
+    review: bool = Field(
+        default=False, description="Also return how much a review of each text would help, and its best paths."
+    )
 
     @model_validator(mode="after")
     def one_of_both(self) -> PredictRequest:
@@ -168,14 +178,28 @@ class LabelAnswer(BaseModel):
     probability: Share
 
 
+class ReviewAnswer(BaseModel):
+    """How much a review of a text by a person would help."""
+
+    score: Share
+    reason: Annotated[str, Field(json_schema_extra={"enum": [*REASONS, NO_REASON]})]
+
+
 class TextAnswer(BaseModel):
     """The labels of a text, parents before their children."""
 
     labels: list[LabelAnswer]
     abstained: list[LabelAnswer] = Field(description="Labels withheld because they are less than abstain_below.")
     truncated: bool = Field(description="Whether the text is longer than the model reads.")
-    note: str = Field(default="", description="The reason why an empty or blank text has no label.")
+    note: str = Field(
+        default="", description="The reason why a blank text has no label, or why the labels are not to be trusted."
+    )
     probabilities: dict[str, Share] = Field(default={}, description="By label id, if the request asks for them.")
+    review: ReviewAnswer | None = Field(default=None, description="Only if the request asks for it.")
+    suggestions: list[LabelAnswer] = Field(
+        default=[],
+        description="The labels at the ends of the best paths, best first, if the request asks for a review.",
+    )
 
 
 class PredictAnswer(BaseModel):

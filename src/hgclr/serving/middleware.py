@@ -13,6 +13,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -42,6 +43,8 @@ BODIES_HELD = 16
 """Limit on the memory for bodies, in bodies of the largest size."""
 MOST_FIELDS = 16
 """Limit on the fields of a request, above any valid one: pydantic collects an error for each unknown field."""
+MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+"""A string, or a mark before a value."""
 
 
 class RequestLog:
@@ -186,6 +189,7 @@ def strict_route(before: Callable[[Request], None], most: int) -> type[APIRoute]
 def read_json(body: bytes, most: int) -> Any:
     """Return the content of a body.
 
+    Values are counted before they are parsed, because a million small lists would hold the event loop for seconds.
     Fields and entries are counted here, because pydantic collects an error for every wrong one. A lone surrogate in a
     value passes: it is a fault of one text, not of the request.
 
@@ -203,7 +207,11 @@ def read_json(body: bytes, most: int) -> Any:
         return dict(pairs)
 
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=refuse_constant, object_pairs_hook=check_names)
+        text = body.decode("utf-8")
+        limit = 4 * (most + MOST_FIELDS)
+        if next(islice(MARKS.finditer(text), limit, None), None) is not None:
+            raise Problem("invalid", f"the request has far too many values; a list may have {most}")
+        value = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=check_names)
     except RecursionError:
         raise Problem("invalid", "the JSON is nested too deeply") from None
     except ValueError as error:  # not UTF-8, not JSON, rejected above, or an integer of more digits than Python reads

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -33,8 +34,8 @@ logger = logging.getLogger(__name__)
 
 CACHED_DECISIONS = 64
 """Size of the cache of decisions: texts with the same object are decided together."""
-MOST_EXPLANATIONS = 8
-"""Limit on explanations, running and waiting; occlusion computes the text once for each of its words."""
+MOST_ASIDE = 8
+"""Limit on explanations and tables, running and waiting; occlusion computes the text once for each of its words."""
 KEY, KEY_FILE = "HGCLR_API_KEY", "HGCLR_API_KEY_FILE"
 
 
@@ -126,13 +127,13 @@ class Service:
             batch_tokens=settings.batch_tokens,
             max_wait=settings.max_wait,
         )
-        self.explanations: set[Future[dict[str, Any]]] = set()
-        self._explainer = ThreadPoolExecutor(1, thread_name_prefix="hgclr-explain")  # starts no thread yet
+        self.aside: set[Future[Any]] = set()
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="hgclr-aside")  # starts no thread yet
         self.decisions: Callable[..., Decisions] = lru_cache(CACHED_DECISIONS)(classifier.decisions.changed)
         differentiable = isinstance(classifier.backend, TorchBackend)
         self.methods: list[Method] = ["integrated", "occlusion"] if differentiable else ["occlusion"]
         self.metrics.watch("queue_texts", "Texts in the queue.", lambda: self.engine.queue.length)
-        self.metrics.watch("explanations", "Explanations, running or waiting.", lambda: len(self.explanations))
+        self.metrics.watch("explanations", "Explanations and tables, running or waiting.", lambda: len(self.aside))
         self.metrics.watch("ready", "Processes that accept requests.", lambda: self.state == "ready")
 
     @property
@@ -145,7 +146,9 @@ class Service:
     def require_ready(self) -> None:
         """Raise a `Problem` unless the service accepts requests."""
         if self.state != "ready":
-            raise Problem("not_ready", f"the service is {self.state}", retry_after=1)
+            seconds = max(1, math.ceil((self.engine.warm_at or 0) - time.monotonic()))
+            message = f"the service is {self.state}; try again in {seconds} s"
+            raise Problem("not_ready", message, retry_after=seconds)
 
     async def watch(self, *, supervised: bool) -> None:
         """Refresh the gauges once a second.
@@ -164,38 +167,33 @@ class Service:
                 return
             await asyncio.sleep(1)
 
-    def explain(
-        self, text: str, labels: Sequence[str] | None, method: Method, keep: float
-    ) -> tuple[Future[dict[str, Any]], Callable[[], object]]:
-        """Queue an explanation; return a future of its JSON, and a function that drops it.
+    def run_aside(self, work: Callable[[Callable[[], None]], Result]) -> tuple[Future[Result], Callable[[], object]]:
+        """Queue work beside the batches, one at a time; return its future, and a function that drops it.
 
-        A dropped explanation stops before the model's next pass.
+        ``work`` gets a function to call again and again, which ends it once it is dropped.
 
         Raises:
-            Problem: if too many explanations wait.
+            Problem: if too much work waits.
         """
-        if len(self.explanations) >= MOST_EXPLANATIONS:
-            raise Problem("overloaded", f"{MOST_EXPLANATIONS} explanations already wait", retry_after=1)
+        if len(self.aside) >= MOST_ASIDE:
+            raise Problem("overloaded", f"{MOST_ASIDE} explanations or tables already wait", retry_after=1)
         unwanted = threading.Event()
 
         def check_wanted() -> None:
             if unwanted.is_set():
                 raise CancelledError
 
-        def work() -> dict[str, Any]:
+        def start() -> Result:
             check_wanted()
-            explanation = self.classifier.explain(
-                text, labels=labels, method=method, keep=keep, before_pass=check_wanted
-            )
-            return explanation.to_json()
+            return work(check_wanted)
 
-        future = self._explainer.submit(work)
-        self.explanations.add(future)
-        future.add_done_callback(self.explanations.discard)
+        future = self._aside.submit(start)
+        self.aside.add(future)
+        future.add_done_callback(self.aside.discard)
         return future, unwanted.set
 
     async def stop(self) -> None:
-        self._explainer.shutdown(wait=False, cancel_futures=True)
+        self._aside.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self.engine.stop)
 
     async def wait_for(self, future: Future[Result], request: Request, drop: Callable[[Reason], object]) -> Result:

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallba
 
 from hgclr.data.folder import label_documents as tree_documents
 from hgclr.data.split import hold_out
-from hgclr.data.tokens import tokenize_documents
+from hgclr.data.tokens import SplitWords, tokenize_documents
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import Calibrated
 from hgclr.errors import InputError, require_extra
@@ -165,6 +165,8 @@ def fit(
             on_stage(stage, total)
 
     begin("preparing labels")
+    if "train" in tokens:
+        model.config.split_words = asdict(SplitWords.measure(tokens["train"], tokenizer.backend_tokenizer))
     counts = label_counts(tokens.get("train"), len(taxonomy))
     rates = base_rates(counts, len(tokens.get("train", ())))
     parts = [tokens["train"]] if "train" in tokens else []

@@ -14,6 +14,7 @@ export class ServiceError extends Error {
 export const getModel = (options) => call("model", options);
 export const getTaxonomy = (options) => call("taxonomy", options);
 export const predict = (body, options) => call("predict", { ...options, body });
+export const convert = (blob, options) => call("workbook", { ...options, blob });
 export const explain = (body, options) => call("explain", { ...options, body });
 
 /**
@@ -37,17 +38,20 @@ export async function withRetries(request, { signal, waiting = () => {} } = {}) 
   }
 }
 
-async function call(path, { body, signal } = {}) {
-  const headers = { Accept: "application/json" };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+/** Send a body as JSON, or a blob, which is answered with a blob. */
+async function call(path, { body, blob, signal } = {}) {
+  const content = blob ?? (body === undefined ? undefined : JSON.stringify(body));
+  const headers = { Accept: blob ? "*/*" : "application/json" };
+  if (content !== undefined) headers["Content-Type"] = blob ? blob.type : "application/json";
   let response;
   try {
     response = await fetch(new URL(path, document.baseURI), {
-      method: body === undefined ? "GET" : "POST",
-      body: body === undefined ? undefined : JSON.stringify(body),
+      method: content === undefined ? "GET" : "POST",
+      body: content,
       headers,
       signal,
     });
+    if (blob && response.ok) return await response.blob();
     const answer = await response.json();
     if (response.ok) return answer;
     throw refusal(response, answer?.error);

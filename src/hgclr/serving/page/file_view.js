@@ -2,7 +2,7 @@
 
 import { predict, ServiceError, withRetries } from "./api.js";
 import { byId, count, deepest, delay, duration, element, percent, sentence } from "./common.js";
-import { cellOf, FileError, readFile, writeTable } from "./tables.js";
+import { cellOf, FileError, readFile, writeTable, writeWorkbook } from "./tables.js";
 
 const BATCH = 32; // texts in a request: few, for smooth progress
 const TOGETHER = 2; // requests at a time: the service computes one while the next is sent
@@ -52,7 +52,7 @@ async function label(rows, texts, options) {
 /** Yield batches of row numbers within the service's limits; a text that exceeds them is `done` with an error. */
 function* batches(texts, limits, done) {
   const share = Math.floor((limits.max_queue ?? Infinity) / TOGETHER);
-  const size = Math.max(1, Math.min(BATCH, limits.texts_per_request ?? BATCH, share));
+  const size = Math.max(1, Math.min(BATCH, limits.texts_per_request ?? BATCH, share, limits.reviews ?? BATCH));
   const room = (limits.body_bytes ?? 2 ** 20) - OVERHEAD;
   let [batch, bytes] = [[], 0];
   for (let row = 0; row < texts.length; row += 1) {
@@ -90,8 +90,9 @@ const SHOWN = 50; // rows of the preview
 
 /** The panel for files; `settings()` returns the decisions, `announce(text)` informs screen readers. */
 export class FileView {
-  constructor({ settings, announce }) {
-    Object.assign(this, { settings, announce, limits: {}, table: null, answers: [], running: null });
+  constructor({ settings, announce, review }) {
+    Object.assign(this, { settings, announce, review, limits: {}, labels: 0, table: null, running: null });
+    Object.assign(this, { answers: [], reviews: [] });
     const drop = byId("drop");
     byId("file").addEventListener("change", (event) => this.take(event.target.files[0]));
     drop.addEventListener("dragover", (event) => {
@@ -106,6 +107,7 @@ export class FileView {
     });
     byId("column").addEventListener("change", () => this.fresh());
     byId("start").addEventListener("click", () => this.start());
+    byId("save-workbook").addEventListener("click", () => this.saveWorkbook());
     byId("cancel").addEventListener("click", () => this.running?.abort());
   }
 
@@ -114,6 +116,7 @@ export class FileView {
     this.running?.abort();
     byId("file-problem").hidden = true;
     byId("file-work").hidden = true;
+    byId("review").hidden = true;
     try {
       this.table = await readFile(file);
     } catch (error) {
@@ -147,10 +150,12 @@ export class FileView {
   fresh() {
     this.running?.abort();
     this.answers = new Array(this.table.rows.length);
+    this.reviews = [];
     this.errors = 0;
     this.done = 0;
     this.texts = this.table.rows.map((_, row) => cellOf(this.table, row, byId("column").value));
     this.dropDownload();
+    this.review.begin([], this.name);
     byId("progress").hidden = true;
     byId("progress-note").textContent = "";
     byId("start").textContent = "Label the file";
@@ -162,6 +167,7 @@ export class FileView {
     this.fresh();
     const running = (this.running = new AbortController());
     const since = performance.now();
+    const reviews = Math.floor((this.limits.probabilities ?? Infinity) / this.labels); // in a request
     this.show(true);
     let [note, quarter] = ["", 0];
     const showProgress = () => {
@@ -175,8 +181,8 @@ export class FileView {
     };
     try {
       await labelTexts(this.texts, {
-        settings: this.settings(),
-        limits: this.limits,
+        settings: { ...this.settings(), review: reviews > 0 },
+        limits: { ...this.limits, reviews },
         signal: running.signal,
         done: (rows, predictions) => {
           if (this.running !== running) return;
@@ -201,8 +207,9 @@ export class FileView {
     return `${this.done.toLocaleString("en")} of ${count(this.texts.length, "row")}${errors}`;
   }
 
-  keep(row, prediction) {
+  keep(row, { review, suggestions, ...prediction }) {
     this.answers[row] = prediction;
+    if (review) this.reviews.push({ row, text: this.texts[row], prediction, review, suggestions });
     this.done += 1;
     if (prediction.error) this.errors += 1;
     if (row < SHOWN) byId("rows").tBodies[0].rows[row].replaceWith(this.rowElement(row));
@@ -217,6 +224,7 @@ export class FileView {
     byId("start").classList.toggle("main", !this.done); // the main button is now Download
     this.announce(note);
     if (this.done) this.offerDownload();
+    this.review.begin(this.reviews, this.name);
   }
 
   show(running) {
@@ -228,22 +236,45 @@ export class FileView {
   }
 
   offerDownload() {
-    const blob = new Blob([writeTable(this.table, this.columns())], { type: "text/plain;charset=utf-8" });
-    const stem = this.name.replace(/\.[^.]*$/, "");
-    const ending = this.table.kind === "lines" ? "csv" : this.name.split(".").at(-1);
-    const link = byId("download");
+    const { kind } = this.table;
+    const ending = ["lines", "workbook"].includes(kind) ? "csv" : this.name.split(".").at(-1);
+    const words = this.done < this.texts.length ? "Download the rows so far" : "Download";
+    byId("download").textContent = kind === "workbook" ? `${words} as CSV` : words;
+    this.link("download", new Blob([writeTable(this.table, this.columns())], { type: "text/plain;charset=utf-8" }), ending);
+    byId("download").focus();
+    byId("save-workbook").hidden = kind === "jsonl";
+  }
+
+  /** Let the service make a workbook of the result, and save it. */
+  async saveWorkbook() {
+    byId("save-workbook").disabled = true;
+    try {
+      this.link("download-workbook", await writeWorkbook(this.table, this.columns()), "xlsx").click();
+    } catch (error) {
+      if (!(error instanceof FileError)) throw error;
+      byId("progress-note").textContent = `No workbook: ${error.message}`;
+      this.announce(byId("progress-note").textContent);
+    }
+    byId("save-workbook").disabled = false;
+  }
+
+  /** Make a link download a blob, and return it. */
+  link(id, blob, ending) {
+    const link = byId(id);
+    if (link.href) URL.revokeObjectURL(link.href);
     link.href = URL.createObjectURL(blob);
-    link.download = `${stem}-labelled.${ending}`;
-    link.textContent = this.done < this.texts.length ? "Download the rows so far" : "Download";
-    link.hidden = false;
-    link.focus();
+    link.download = `${this.name.replace(/\.[^.]*$/, "")}-labelled.${ending}`;
+    link.hidden = id === "download-workbook";
+    return link;
   }
 
   dropDownload() {
-    const link = byId("download");
-    if (link.href) URL.revokeObjectURL(link.href);
-    link.removeAttribute("href");
-    link.hidden = true;
+    for (const link of [byId("download"), byId("download-workbook")]) {
+      if (link.href) URL.revokeObjectURL(link.href);
+      link.removeAttribute("href");
+      link.hidden = true;
+    }
+    byId("save-workbook").hidden = true;
   }
 
   /** Return the columns to add: in JSON lines as hgclr predict writes them, in tables as hgclr reads labels. */
@@ -279,6 +310,7 @@ export class FileView {
     const cell = element("td", { class: answer?.error ? "problem" : null });
     if (answer?.error) cell.append(answer.error.message);
     else if (answer && !answer.labels.length) cell.append(element("span", { class: "quiet" }, answer.note ?? "none"));
+    if (answer?.labels?.length && answer.note) cell.append(element("div", { class: "problem" }, answer.note));
     for (const label of deepest(answer?.labels ?? [])) {
       const above = label.path.slice(0, -1).map((name) => `${name} › `).join("");
       cell.append(

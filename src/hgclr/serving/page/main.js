@@ -4,6 +4,7 @@ import { getModel, getTaxonomy, withRetries } from "./api.js";
 import { byId, count, percent, sentence } from "./common.js";
 import { Controls } from "./controls.js";
 import { FileView } from "./file_view.js";
+import { ReviewView } from "./review_view.js";
 import { Taxonomy } from "./taxonomy.js";
 import { TextView, Why } from "./text_view.js";
 import { SearchBox, TreeView } from "./tree_view.js";
@@ -13,10 +14,11 @@ let taxonomy = null;
 let shownText = ""; // the text whose labels the tree shows
 
 const controls = new Controls(() => textView.ask());
-const files = new FileView({ settings: () => controls.settings(), announce });
+const review = new ReviewView({ announce });
+const files = new FileView({ settings: () => controls.settings(), announce, review });
 const why = new Why(() => tree.focusChosen());
 const tree = new TreeView(byId("tree"), choose);
-const search = new SearchBox((label) => tree.find(label));
+const search = new SearchBox((label) => tree.find(label), "find", "found-labels");
 const textView = new TextView({ settings: () => controls.settings(), shown, failed, announce });
 makeTabs(document.querySelector("[role=tablist]"), (id) => {
   byId("tree-panel").hidden = id !== "text-tab";
@@ -26,6 +28,11 @@ makeTabs(document.querySelector("[role=tablist]"), (id) => {
 tree.thresholdOf = (label) => controls.thresholdOf(taxonomy.ids[label]);
 byId("notice-retry").addEventListener("click", () => (taxonomy ? textView.ask() : begin()));
 addEventListener("online", () => (taxonomy ? textView.ask() : begin()));
+// On a narrow screen the answer comes before the controls, in the order of the elements, which is also that of the Tab key.
+const narrow = matchMedia("(max-width: 56rem)");
+const arrange = () => document.querySelector(".found")[narrow.matches ? "append" : "prepend"](byId("controls"));
+narrow.addEventListener("change", arrange);
+arrange();
 begin();
 
 /** Load and show the model and its label tree. */
@@ -37,6 +44,8 @@ async function begin() {
     introduce(model);
     controls.setModel(model.decisions ?? {});
     files.limits = model.limits ?? {};
+    files.labels = taxonomy.size;
+    review.setTaxonomy(taxonomy);
     tree.setTaxonomy(taxonomy);
     search.setTaxonomy(taxonomy);
     failed(null);

@@ -1,35 +1,64 @@
-// Reads and writes files of texts in the browser's memory: CSV and TSV (RFC 4180), JSON lines, plain lines.
+// Reads and writes files of texts in the browser's memory: CSV and TSV (RFC 4180), JSON lines, plain lines. The service
+// turns Excel workbooks into CSV and back.
 
+import { convert, ServiceError } from "./api.js";
+import { sentence } from "./common.js";
+
+const WORKBOOK = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
 const MAXIMUM = 200 * 2 ** 20; // bytes
 
 /** A fault of the file, for the user to fix. */
 export class FileError extends Error {}
 
 /**
- * Read a file. Returns `{ kind, delimiter, columns, rows }`: `rows` are arrays of cells, in the order of `columns`; of
+ * Read a file. Returns `{ kind, delimiter, mark, columns, rows }`: `mark` is the byte order mark or ""; `rows` are arrays of cells, in the order of `columns`; of
  * JSON lines they are the objects themselves.
  */
 export async function readFile(file) {
   if (file.size > MAXIMUM) {
     throw new FileError("This file is larger than 200 MB. Label it with hgclr predict.");
   }
-  return readTable(decode(new Uint8Array(await file.arrayBuffer())), file.name);
+  if (file.name.toLowerCase().endsWith(".xlsx")) {
+    const bytes = await converted(new Blob([file], { type: WORKBOOK }));
+    return { ...readTable(decode(new Uint8Array(await bytes.arrayBuffer())), "sheet.csv", ","), kind: "workbook" };
+  }
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const mark = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? "\ufeff" : "";
+  return { ...readTable(decode(bytes), file.name), mark };
+}
+
+/** Return a table with added columns as a workbook; see `writeTable`. */
+export function writeWorkbook(table, added) {
+  const csv = writeTable({ ...table, delimiter: ",", mark: "" }, added, { typed: true });
+  return converted(new Blob([csv], { type: "text/csv" }));
+}
+
+async function converted(blob) {
+  try {
+    return await convert(blob);
+  } catch (error) {
+    if (error instanceof ServiceError) throw new FileError(sentence(error.message));
+    throw error;
+  }
 }
 
 /** Read a table from text; the name's ending decides the format. */
-function readTable(text, name) {
+function readTable(text, name, delimiter = null) {
   const ending = name.toLowerCase().split(".").at(-1);
   const table = ["jsonl", "ndjson", "json"].includes(ending)
     ? readJsonLines(text)
     : ["csv", "tsv", "tab"].includes(ending)
-      ? readDelimited(text, ending === "csv" ? guessDelimiter(text) : "\t")
+      ? readDelimited(text, delimiter ?? (ending === "csv" ? guessDelimiter(text) : "\t"))
       : readLines(text);
   if (!table.rows.length) throw new FileError("This file has no rows.");
   return table;
 }
 
-/** Return a table with added columns as text; a column is a name and a function from a row's number to its value. */
-export function writeTable(table, added) {
+/**
+ * Return a table with added columns as text; a column is a name and a function from a row's number to its value.
+ * `typed` cells become a workbook, where a text is never run as a formula.
+ */
+export function writeTable(table, added, { typed = false } = {}) {
   const names = freshNames(added.map(([name]) => name), table.columns);
   if (table.kind === "jsonl") {
     const lines = table.rows.map((row, number) => {
@@ -38,9 +67,10 @@ export function writeTable(table, added) {
     });
     return `${lines.join("\n")}\n`;
   }
-  const line = (cells) => cells.map((cell) => quote(cell, table.delimiter)).join(table.delimiter);
+  const write = typed ? enclose : quote;
+  const line = (cells) => cells.map((cell) => write(cell, table.delimiter)).join(table.delimiter);
   const lines = table.rows.map((row, number) => line([...row, ...added.map(([, value]) => value(number) ?? "")]));
-  return `${[line([...table.columns, ...names]), ...lines].join("\r\n")}\r\n`;
+  return `${table.mark ?? ""}${[line([...table.columns, ...names]), ...lines].join("\r\n")}\r\n`;
 }
 
 /** Return the text of a row, or undefined if it has none. */
@@ -141,7 +171,12 @@ function guessDelimiter(text) {
 /** Return a cell as CSV; an apostrophe before a formula keeps spreadsheets from running it. */
 function quote(cell, delimiter) {
   const formula = typeof cell === "string" && /^[=+\-@\t\r\n＝＋－＠]/.test(cell) && Number.isNaN(Number(cell));
-  const text = formula ? `'${cell}` : String(cell);
+  return enclose(formula ? `'${cell}` : cell, delimiter);
+}
+
+/** Return a cell in quotation marks, if it needs them. */
+function enclose(cell, delimiter) {
+  const text = String(cell);
   return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -90,6 +90,7 @@ export class TextView {
     if (!question.text) {
       this.failed(null);
       byId("summary").textContent = `${count(this.taxonomy.size, "label")}, none predicted: there is no text yet.`;
+      byId("doubt").textContent = "";
       this.shown(null, "");
       return;
     }
@@ -123,9 +124,11 @@ export class TextView {
     const some = labels.length ? `${count(labels.length, "label")} on ${count(ends.length, "path")}` : none;
     const words = abstained.length ? `${some}, ${abstained.length} abstained` : some;
     byId("summary").textContent = words;
+    byId("doubt").textContent = labels.length && note ? sentence(note) : "";
     clearTimeout(this.speaking);
     const paths = ends.map((label) => `${label.path.join(", ")}, ${percent(label.probability)}`);
-    this.speaking = setTimeout(() => this.announce([words, ...paths].join("; ")), SETTLED);
+    const said = [words, ...paths, byId("doubt").textContent].filter(Boolean);
+    this.speaking = setTimeout(() => this.announce(said.join("; ")), SETTLED);
   }
 
   /** Show below the text whether it is too long. */

@@ -322,9 +322,9 @@ const FOUND = 12; // limit on the labels that a search shows
 
 /** The search field; `found(label)` is called with the chosen label. */
 export class SearchBox {
-  constructor(found) {
+  constructor(found, input, list) {
     Object.assign(this, { found, taxonomy: null, labels: [], active: -1 });
-    Object.assign(this, { input: byId("find"), list: byId("found-labels") });
+    Object.assign(this, { input: byId(input), list: byId(list) });
     this.input.addEventListener("input", () => this.search());
     this.input.addEventListener("focus", () => this.search());
     this.input.addEventListener("blur", () => this.close());
@@ -357,7 +357,7 @@ export class SearchBox {
     const above = this.taxonomy.path(label).slice(0, -1).map((node) => this.taxonomy.names[node]);
     return element(
       "li",
-      { role: "option", id: `found-${place}`, "data-place": place },
+      { role: "option", id: `${this.list.id}-${place}`, "data-place": place },
       element("bdi", { class: "name" }, this.taxonomy.names[label]),
       above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
     );
@@ -367,7 +367,7 @@ export class SearchBox {
     this.active = place;
     [...this.list.children].forEach((option, index) => option.setAttribute("aria-selected", String(index === place)));
     if (place < 0) this.input.removeAttribute("aria-activedescendant");
-    else this.input.setAttribute("aria-activedescendant", `found-${place}`);
+    else this.input.setAttribute("aria-activedescendant", `${this.list.id}-${place}`);
     this.list.children[place]?.scrollIntoView({ block: "nearest" });
   }
 
