@@ -92,7 +92,7 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
 ) -> None:
     """Each fold is calibrated and decided with values fitted to the others; two folds for many documents."""
     monkeypatch.setattr(tuning, "MANY", 60 * 5 + (folds == 5))
-    said = outputs(TREE, 60)
+    said = outputs(TREE, 60, scale=9.0)
     found = calibrate(said, Decisions(TREE), method=method, rule="drop-orphans", scope="level", metric=metric, seed=3)
     shuffled = np.random.default_rng(3).permutation(60)
     without = [row for row in shuffled if not said.gold[row].any()]
@@ -122,6 +122,23 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         assert found.decisions.provenance[f"held_out_{name}"] == {"before": round(before, 4), "after": round(value, 4)}
 
 
+def test_a_calibration_that_harms_out_of_fold_is_not_kept() -> None:
+    """Probabilities that are right already, on few documents: any temperature is noise."""
+    random = np.random.default_rng(8)
+    logits = random.normal(-1, 2, (30, len(TREE)))
+    gold = random.random(logits.shape) < sigmoid(logits)
+    found = calibrate(Outputs(logits.astype(np.float32), gold), Decisions(TREE))
+    assert found.rejected is not None
+    worse = [getattr(found.rejected, name)() > getattr(found.calibration_before, name)() for name in ("ece", "brier")]
+    assert any(worse)
+    assert found.decisions.calibration is None
+    assert found.calibration_after.ece() == found.calibration_before.ece()
+    assert found.decisions.provenance["calibration"] == "none"
+    plain = calibrate(Outputs(logits.astype(np.float32), gold), Decisions(TREE), method="none")
+    np.testing.assert_array_equal(found.decisions.decoder.thresholds, plain.decisions.decoder.thresholds)
+    assert plain.rejected is None
+
+
 def test_new_documents_are_decided_better_than_at_0_5() -> None:
     dev, test = outputs(TREE, 300, seed=1), outputs(TREE, 2000, seed=2)
     found = calibrate(dev, Decisions(TREE)).decisions
@@ -133,7 +150,7 @@ def test_new_documents_are_decided_better_than_at_0_5() -> None:
 
 
 def test_what_wins_is_fitted_to_all_documents() -> None:
-    said = outputs(TREE, 80)
+    said = outputs(TREE, 80, scale=9.0)
     found = calibrate(said, Decisions(TREE), rule="closure", scope="label", metric="micro", shrinkage=2.0)
     fitted = fit_calibration("temperature", said.logits, said.gold, TREE)
     assert found.decisions.calibration == fitted
