@@ -92,7 +92,7 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
 ) -> None:
     """Each fold is calibrated and decided with values fitted to the others; two folds for many documents."""
     monkeypatch.setattr(tuning, "MANY", 60 * 5 + (folds == 5))
-    said = outputs(TREE, 60, scale=9.0)
+    said = outputs(TREE, 60)
     found = calibrate(said, Decisions(TREE), method=method, rule="drop-orphans", scope="level", metric=metric, seed=3)
     shuffled = np.random.default_rng(3).permutation(60)
     without = [row for row in shuffled if not said.gold[row].any()]
@@ -102,7 +102,8 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         fold = sorted(ordered[number::folds])
         others = sorted(set(range(60)) - set(fold))
         logits, gold = said.logits[others], said.gold[others]
-        calibration = sigmoid if method == "none" else fit_calibration(method, logits, gold, TREE)
+        kept = method != "none" and found.rejected is None
+        calibration = fit_calibration(method, logits, gold, TREE) if kept else sigmoid
         thresholds = tuned(ThresholdTuner(TREE, "drop-orphans", metric), "level", calibration(logits), gold)
         probabilities[fold] = calibration(said.logits[fold])
         predicted[fold] = Decoder(TREE, "drop-orphans", thresholds)(probabilities[fold])
