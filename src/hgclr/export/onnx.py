@@ -6,7 +6,7 @@ import logging
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,14 @@ ZERO = np.uint8(128)
 """The integer that represents 0 in activations: CPUs multiply unsigned with signed."""
 TABLE = 2**20
 """Tables with at least so many entries are stored in int8, for a smaller file."""
+Kept = Callable[[tuple[int, ...]], bool]
+KEPT: dict[str, Kept] = {
+    "nothing": lambda shape: False,
+    "products that narrow": lambda shape: shape[0] > shape[1],  # their inputs have outliers
+    "products that widen or narrow": lambda shape: shape[0] != shape[1],
+    "all products": lambda shape: True,
+}
+"""Products that stay in fp32, by the shape of their matrix, (inputs, outputs), from the smallest file to the largest."""
 
 
 def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> Export:
@@ -156,13 +164,13 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 class Quantiser:
-    """Quantise all products with a weight matrix and look-ups in large tables, in place.
+    """Quantise all products with a weight matrix, but those that ``kept`` says, and look-ups in large tables, in place.
 
     Weights and activations shared by several nodes are quantised once.
     """
 
-    def __init__(self, graph: onnx_ir.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: onnx_ir.Graph, kept: Kept | None = None) -> None:
+        self.graph, self.kept = graph, kept or KEPT["nothing"]
         self._weights: dict[tuple[onnx_ir.Value, int], tuple[onnx_ir.Value, onnx_ir.Value]] = {}
         self._activations: dict[onnx_ir.Value, tuple[onnx_ir.Value, onnx_ir.Value]] = {}
 
@@ -170,7 +178,7 @@ class Quantiser:
         """Quantise the graph; return the number of replaced nodes."""
         count = 0
         for node in list(self.graph):
-            if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None:
+            if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None and not self.kept(matrix.shape):
                 result = self._product(node, matrix)
             elif (
                 node.op_type == "Gather"
