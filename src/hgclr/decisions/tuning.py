@@ -227,7 +227,7 @@ def calibrate(
         **({} if risk is None else {"risk": risk}),
     }
     decisions = replace(decisions, provenance=provenance)
-    return Calibrated(decisions, before, after, candidates, best, *calibration.values(), rejected)
+    return Calibrated(decisions, before, after, candidates, best, calibration["before"], calibration["after"], rejected)
 
 
 @dataclass(frozen=True, eq=False)
