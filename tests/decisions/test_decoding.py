@@ -139,8 +139,23 @@ def test_shown_probabilities_fit_the_tree(case: Case) -> None:
         shown = Decoder(case.taxonomy, rule, case.thresholds).shown(case.probabilities)
         assert shown.dtype == np.float32
         for row, values in zip(shown.tolist(), case.probabilities.tolist(), strict=True):
+            if rule != "closure":
+                assert row == values
+                continue
             highest = [max(values[k] for k in range(len(row)) if label in paths[k]) for label in range(len(row))]
-            assert row == (highest if rule == "closure" else values)
+            lowest = [min(values[k] for k in paths[label]) for label in range(len(row))]
+            assert row == pytest.approx([(high + low) / 2 for high, low in zip(highest, lowest, strict=True)])
+            assert all(row[above] >= value for label, value in enumerate(row) for above in paths[label])
+
+
+def test_a_stray_leaf_does_not_lend_its_parents_its_own_probability() -> None:
+    chain = Taxonomy(["a", "b", "c", "d"], [-1, 0, 1, -1])
+    decoder = Decoder(chain, "closure")
+    values = np.array([[0.1, 0.2, 0.7, 0.3], [0.9, 0.8, 0.6, 0.3]], dtype=np.float32)
+    assert label_sets(decoder(values)) == [{0, 1, 2}, {0, 1, 2}]
+    shown = decoder.shown(values)
+    np.testing.assert_allclose(shown[0], [0.4, 0.4, 0.4, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(shown[1], values[1], rtol=1e-6)  # these contradict nothing
 
 
 @REPEATABLE

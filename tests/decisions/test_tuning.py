@@ -102,7 +102,8 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         fold = sorted(ordered[number::folds])
         others = sorted(set(range(60)) - set(fold))
         logits, gold = said.logits[others], said.gold[others]
-        calibration = sigmoid if method == "none" else fit_calibration(method, logits, gold, TREE)
+        kept = method != "none" and found.rejected is None
+        calibration = fit_calibration(method, logits, gold, TREE) if kept else sigmoid
         thresholds = tuned(ThresholdTuner(TREE, "drop-orphans", metric), "level", calibration(logits), gold)
         probabilities[fold] = calibration(said.logits[fold])
         predicted[fold] = Decoder(TREE, "drop-orphans", thresholds)(probabilities[fold])
@@ -122,6 +123,23 @@ def test_scores_are_of_documents_that_nothing_was_fitted_to(
         assert found.decisions.provenance[f"held_out_{name}"] == {"before": round(before, 4), "after": round(value, 4)}
 
 
+def test_a_calibration_that_harms_out_of_fold_is_not_kept() -> None:
+    """Probabilities that are right already, on few documents: any temperature is noise."""
+    random = np.random.default_rng(8)
+    logits = random.normal(-1, 2, (30, len(TREE)))
+    gold = random.random(logits.shape) < sigmoid(logits)
+    found = calibrate(Outputs(logits.astype(np.float32), gold), Decisions(TREE))
+    assert found.rejected is not None
+    worse = [getattr(found.rejected, name)() > getattr(found.calibration_before, name)() for name in ("ece", "brier")]
+    assert any(worse)
+    assert found.decisions.calibration is None
+    assert found.calibration_after.ece() == found.calibration_before.ece()
+    assert found.decisions.provenance["calibration"] == "none"
+    plain = calibrate(Outputs(logits.astype(np.float32), gold), Decisions(TREE), method="none")
+    np.testing.assert_array_equal(found.decisions.decoder.thresholds, plain.decisions.decoder.thresholds)
+    assert plain.rejected is None
+
+
 def test_new_documents_are_decided_better_than_at_0_5() -> None:
     dev, test = outputs(TREE, 300, seed=1), outputs(TREE, 2000, seed=2)
     found = calibrate(dev, Decisions(TREE)).decisions
@@ -133,7 +151,7 @@ def test_new_documents_are_decided_better_than_at_0_5() -> None:
 
 
 def test_what_wins_is_fitted_to_all_documents() -> None:
-    said = outputs(TREE, 80)
+    said = outputs(TREE, 80, scale=9.0)
     found = calibrate(said, Decisions(TREE), rule="closure", scope="label", metric="micro", shrinkage=2.0)
     fitted = fit_calibration("temperature", said.logits, said.gold, TREE)
     assert found.decisions.calibration == fitted

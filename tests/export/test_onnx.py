@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hgclr.data.folder import Document
 from hgclr.errors import InputError
 from hgclr.export import onnx as exporting
 from hgclr.export.onnx import Quantiser, export_onnx
@@ -188,6 +189,38 @@ def product_by_definition(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     scales = np.abs(weight).max(0) / 63
     q_w = np.rint(weight / np.where(scales == 0, 1, scales))
     return step * (q_x @ q_w) * scales
+
+
+def test_products_stay_in_fp32_until_int8_loses_little_on_documents(
+    make_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gold labels are what the model predicts, so that any change is a loss."""
+    classifier = HierarchicalClassifier.load(make_model("bert"))
+    texts = ["atom", "the lens of a prism in a lake is a mirror", "judge " * 30, "a boat", "goal", "a"]
+    ids = classifier.taxonomy.ids
+    documents = [
+        Document(text, tuple(ids.index(label.id) for label in prediction.labels))
+        for text, prediction in zip(texts, classifier.predict(texts), strict=True)
+    ]
+    written = export_onnx(make_model("bert"), tmp_path / "near", int8=True, documents=documents)
+    assert written.kept == written.measured[-1][0]
+    assert max(written.measured[-1][1]) <= exporting.LARGEST_LOSS
+    # A loss below any that there is: nothing is good enough, and nothing is written.
+    monkeypatch.setattr(exporting, "LARGEST_LOSS", -2.0)
+    with pytest.raises(InputError) as caught:
+        export_onnx(make_model("bert"), tmp_path / "far", int8=True, documents=documents)
+    assert caught.value.remedy
+    assert not (tmp_path / "far").exists()
+    # Losses by hand: the first two choices are bad, the third is good.
+    losses = iter([0.9, 0.5, 0.6, 0.9])
+    monkeypatch.setattr(exporting, "LARGEST_LOSS", 0.1)
+    monkeypatch.setattr(exporting, "f1_of_backend", lambda *_: (next(losses),) * 2)
+    written = export_onnx(make_model("bert"), tmp_path / "third", int8=True, documents=documents)
+    assert [name for name, _ in written.measured] == list(exporting.KEPT)[:3]
+    assert [loss for _, (loss, _) in written.measured] == pytest.approx([0.4, 0.3, 0.0])
+    kinds = [node.op_type for node in onnx.load(tmp_path / "third" / "model.onnx").graph.node]
+    assert {"MatMul", "MatMulInteger"} <= set(kinds)
+    assert written.kept == list(exporting.KEPT)[2]
 
 
 @settings(deadline=None, max_examples=20, derandomize=True)

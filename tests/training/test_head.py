@@ -25,7 +25,7 @@ from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
 from hgclr.training import RunConfig, head, train
-from hgclr.training.head import fit_head, refit_head, tune_decisions
+from hgclr.training.head import choose_head, fit_head, refit_head, tune_decisions
 from hgclr.training.trainer import Collator
 
 
@@ -276,6 +276,30 @@ def test_a_new_head_stays_unless_the_old_one_is_better_on_dev(make_encoder, alik
     # The decisions are those of the head that stayed.
     again = tune_decisions(model, dev, collator, seed=0)
     assert found.after == again.after
+    assert found.after.micro_f1 > 0.8
+
+
+@pytest.mark.parametrize("misleading", [True, False])
+def test_the_head_without_label_names_is_kept_where_they_mislead(make_encoder, misleading: bool) -> None:
+    """Label documents, behind 60 documents, that say the contrary of train and dev, or the same."""
+    tokenizer = load_tokenizer(make_encoder("bert"))
+    tree = Taxonomy(["court", "lens"], [-1, -1])
+    torch.manual_seed(0)
+    model = FlatForSequenceClassification.from_encoder(make_encoder("bert"), tree, tokenizer, pooling="mean").eval()
+    random, collator = np.random.default_rng(0), Collator(len(tree), tokenizer.pad_token_id)
+    rows = []
+    for number in range(360):
+        words = random.choice(WORDS, 4)
+        has = np.isin(tree.ids, words) != (misleading and number >= 60)
+        rows.append(Document(" ".join(words), tuple(np.flatnonzero(has).tolist())))
+    learned = tokenize_documents(rows, tokenizer, max_length=16)
+    dev, encoded = tokenize_documents(rows[:60], tokenizer, max_length=16), []
+    model.start_from_names(tokenizer, length=5.0)
+    recipe = choose_head(model, learned, dev, collator, documents=60, on_documents=encoded.append)
+    assert sum(encoded) == 360
+    assert (recipe["vectors"] == 60) is misleading
+    assert recipe["strength"] in head.STRENGTHS
+    found = tune_decisions(model, dev, collator, seed=0)
     assert found.after.micro_f1 > 0.8
 
 

@@ -50,6 +50,13 @@ def test_a_wrong_setting_is_named(file: Path, override: str, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
+    file.write_text("data:\n  path: documents\n  limt: 3\ntraining:\n  epochs: 0\n")
+    with pytest.raises(InputError, match=r"mine\.yaml: data\.limt: .*; training\.epochs: ") as caught:
+        RunConfig.read(file)
+    assert "\n" not in str(caught.value)
+
+
 def test_broken_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     with pytest.raises(InputError, match=r"broken\.yaml: no such file or folder"):

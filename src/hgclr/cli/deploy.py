@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,10 +16,13 @@ from hgclr.files import check_output
 if TYPE_CHECKING:
     from hgclr.data import DataFolder
 
+logger = logging.getLogger(__name__)
 FOLDABLE = ("stock", "sentence-transformers")
 """Forms for programs without decisions."""
 TEXTS = 64
 """Number of texts of --data in the comparison of export and model."""
+DOCUMENTS = 3000
+"""Number of documents of --data on which the F1 of int8 is measured before it is written."""
 
 
 @reading_options
@@ -44,6 +48,7 @@ def export(
 
     **stock**: a class of transformers; only for models that read the first token. **sentence-transformers**: for any
     pooling; encode returns logits. **onnx**: for onnxruntime. **onnx-int8**: smaller and faster, with rounding errors.
+    With --data, hgclr keeps products in fp32 until int8 loses at most 0.3 points of F1.
 
     hgclr compares every export with the model, adds a model card, and loads it like the model. With --fold-thresholds
     (stock, sentence-transformers), programs without hgclr can predict every label above 0.5.
@@ -73,7 +78,7 @@ def export(
     console = Console()
     # Read and score before writing, so that bad input leaves nothing behind.
     recorded = [] if scores_file is None else [read_scores(scores_file)]
-    documents, scores, texts = None, {}, []
+    documents, scores, texts, labelled = None, {}, [], []
 
     def score(classifier: HierarchicalClassifier, name: str, documents: DataFolder) -> dict[str, Any]:
         with counting(f"{name} on {split}") as progress:
@@ -83,7 +88,10 @@ def export(
         classifier = HierarchicalClassifier.load(model)
         documents = reading.open(data, taxonomy=classifier.taxonomy)
         scores["torch"] = score(classifier, model, documents)
-        texts = [document.text for document in islice(documents.documents(split), TEXTS)]
+        labelled = list(islice(documents.documents(split), DOCUMENTS))
+        texts = [document.text for document in labelled[:TEXTS]]
+    elif to == "onnx-int8":
+        logger.warning("int8 is not measured on documents, and can change predictions: give --data my-data")
     with standard_error().status("writing the model and comparing it with torch"):
         if to == "stock":
             from hgclr.export.stock import export_stock
@@ -96,7 +104,7 @@ def export(
         else:
             from hgclr.export.onnx import export_onnx
 
-            result = export_onnx(model, output, int8=to == "onnx-int8", texts=texts)
+            result = export_onnx(model, output, int8=to == "onnx-int8", texts=texts, documents=labelled)
     difference, what = result.difference, str(result.to)
     if result.own_class is not None:
         what = f"{result.class_name} of hgclr, because {result.own_class}"
@@ -105,6 +113,9 @@ def export(
         what += f", {after:.1f} MB (in torch: {before:.1f} MB)"
     console.say(f"written: {output}, {what}; README.md in it tells how to use it")
     apart = f"{difference.logit:.2g} in a logit, {difference.probability:.2g} in a probability"
+    for kept, losses in result.measured if labelled else ():
+        micro, macro = (-100 * loss for loss in losses)
+        console.say(f"int8, {kept} in fp32: Micro-F1 {micro:+.2f}, Macro-F1 {macro:+.2f} on {len(labelled)} documents")
     console.say(f"largest difference from the model on {difference.texts} texts: {apart}")
     if documents is not None:
         scores[to] = score(HierarchicalClassifier.load(output), str(output), documents)

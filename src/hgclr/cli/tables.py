@@ -164,6 +164,10 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
     before, now = found.calibration_before, found.calibration_after
     error = f"calibration error {before.ece():.2%} → {now.ece():.2%}"
     lines = [found.decisions.summary(), f"{error}, Brier score {before.brier():.4f} → {now.brier():.4f}"]
+    if (worse := found.rejected) is not None:
+        lines.append(
+            f"calibration is not kept: calibration error {worse.ece():.2%}, Brier score {worse.brier():.4f} out of fold"
+        )
     if found.decisions.abstain_below is not None:
         lines.append(f"labels less probable than {found.decisions.abstain_below:.1%} are abstained")
     if (other := found.most_exact) is not None:

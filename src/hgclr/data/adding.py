@@ -196,7 +196,7 @@ def _read_table(path: Path, layout: Layout, data: DataFolder) -> tuple[list[tupl
         own = values.get(layout.id or "")
         rows.append(_Row(path, row.number, text, None if own in (None, "") else str(own), raw))
     cells = {raw: place for place, raw in enumerate(dict.fromkeys(row.raw for row in rows))}
-    of_cell = find_labels(cells, {}, find_separators(layout, list(cells)), data.taxonomy, merge=False).of_cell
+    of_cell = find_labels(cells, {}, find_separators(layout, list(cells)), tree=data.taxonomy, merge=False).of_cell
     found = []
     for each in rows:
         labels = of_cell[cells[each.raw]]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.order import blocks, raised
+from hgclr.taxonomy.order import blocks, consistent
 
 Rule = Literal["threshold", "closure", "drop-orphans", "best-path", "top-k-paths"]
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -87,8 +87,10 @@ class Decoder:
         return chosen
 
     def shown(self, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the probabilities that the rule uses, (N, K): ``closure`` raises a parent to its children."""
-        return raised(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
+        """Return the probabilities to show, (N, K): ``closure`` predicts parents for their children, so it evens out
+        those that contradict each other, see :func:`~hgclr.taxonomy.order.consistent`.
+        """
+        return consistent(probabilities, self.taxonomy) if self.rule == "closure" else probabilities
 
     def path_ends(self, probabilities: NDArray[np.float32], paths: int) -> NDArray[np.int64]:
         """Return the labels at which the ``paths`` best paths of ``top-k-paths`` end, (N, k), best first.

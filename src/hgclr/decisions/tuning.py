@@ -98,7 +98,8 @@ class Calibrated:
 
     ``before`` and ``after`` are held-out scores of the previous and of the tuned decisions, ``calibration_before`` and
     ``calibration_after`` those without and with calibration. ``best`` is the chosen one of all ``candidates``, None if
-    the decisions did not change.
+    the decisions did not change. ``rejected`` are the scores of a calibration that was not kept, because it would raise
+    the calibration error or the Brier score.
     """
 
     decisions: Decisions
@@ -108,6 +109,7 @@ class Calibrated:
     best: Candidate | None
     calibration_before: CalibrationScores
     calibration_after: CalibrationScores
+    rejected: CalibrationScores | None = None
 
     @property
     def most_exact(self) -> Candidate | None:
@@ -139,7 +141,8 @@ def calibrate(
     Args:
         outputs: logits of any model whose sigmoids are probabilities, and gold labels.
         today: the current decisions; ``Decisions(taxonomy)`` for a new model.
-        method: calibration of probabilities.
+        method: calibration of probabilities; not kept if it raises the calibration error or the Brier score of
+            held-out documents.
         rule: decoding rule; ``auto`` compares those that never predict a child without its parent, ``best-path`` only
             if every document has one path.
         scope: kind of thresholds, see :class:`~hgclr.decisions.thresholds.ThresholdTuner`; ``auto`` compares all that
@@ -157,6 +160,12 @@ def calibrate(
     taxonomy, gold = today.taxonomy, outputs.gold
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
         raise InputError(f"logits {outputs.logits.shape} and gold {gold.shape} do not fit {len(taxonomy)} labels")
+
+    def calibration_scores(probabilities: NDArray[np.float32]) -> CalibrationScores:
+        scores = CalibrationScores(taxonomy)
+        scores.update(probabilities, gold)
+        return scores
+
     ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
     search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
     if rule == "auto":
@@ -169,7 +178,14 @@ def calibrate(
     for each in rules:
         scopes: tuple[Thresholds, ...] = ("none", *scopes_of(each)) if scope == "auto" else (scope,)
         options += [(each, kind if kind == "none" or kind in scopes_of(each) else "level") for kind in scopes]
-    scored, probabilities = search.held_out(options, _folds(gold, seed))
+    folds = _folds(gold, seed)
+    calibrations, probabilities = search.calibrated_folds(folds)
+    plain, rejected = calibration_scores(calibrated(outputs.logits, None)), None
+    now = calibration_scores(probabilities)
+    if now.ece() > plain.ece() or now.brier() > plain.brier():
+        search, rejected = replace(search, method="none"), now
+        calibrations, probabilities = search.calibrated_folds(folds)
+    scored = search.held_out(options, folds, calibrations, probabilities)
     candidates = [Candidate(*option, Quality.of(scores)) for option, scores in scored.items()]
     past = MultiLabelScores(taxonomy)
     past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
@@ -195,9 +211,7 @@ def calibrate(
     if risk is not None:
         decisions = replace(decisions, abstain_below=_abstention_limit(decisions, probabilities, gold, risk))
 
-    calibration = {"before": CalibrationScores(taxonomy), "after": CalibrationScores(taxonomy)}
-    calibration["before"].update(calibrated(outputs.logits, None), gold)
-    calibration["after"].update(probabilities, gold)
+    calibration = {"before": plain, "after": calibration_scores(probabilities)}
     after = before if best is None else best.held_out
     provenance = {
         "documents": len(gold),
@@ -213,7 +227,7 @@ def calibrate(
         **({} if risk is None else {"risk": risk}),
     }
     decisions = replace(decisions, provenance=provenance)
-    return Calibrated(decisions, before, after, candidates, best, calibration["before"], calibration["after"])
+    return Calibrated(decisions, before, after, candidates, best, calibration["before"], calibration["after"], rejected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,23 +242,37 @@ class _Search:
     allow_inner_nodes: bool
     taxonomy: Taxonomy
 
-    def held_out(
-        self, options: Sequence[Option], folds: Sequence[NDArray[np.int64]]
-    ) -> tuple[dict[Option, MultiLabelScores], NDArray[np.float32]]:
-        """Return the out-of-fold scores of each candidate and the out-of-fold probabilities, (N, K)."""
-        scored = {option: MultiLabelScores(self.taxonomy) for option in options}
-        probabilities = np.empty_like(self.outputs.logits)
+    def calibrated_folds(
+        self, folds: Sequence[NDArray[np.int64]]
+    ) -> tuple[list[Calibration | None], NDArray[np.float32]]:
+        """Return the calibration fitted to all folds but each one, and the out-of-fold probabilities, (N, K)."""
+        probabilities, calibrations = np.empty_like(self.outputs.logits), list[Calibration | None]()
         for fold in folds:
-            others = np.setdiff1d(np.arange(len(probabilities)), fold, assume_unique=True)
-            calibration = self.calibration(others)
+            calibrations.append(self.calibration(self._others(fold)))
+            probabilities[fold] = calibrated(self.outputs.logits[fold], calibrations[-1])
+        return calibrations, probabilities
+
+    def held_out(
+        self,
+        options: Sequence[Option],
+        folds: Sequence[NDArray[np.int64]],
+        calibrations: Sequence[Calibration | None],
+        probabilities: NDArray[np.float32],
+    ) -> dict[Option, MultiLabelScores]:
+        """Return the out-of-fold scores of each candidate from :meth:`calibrated_folds`."""
+        scored = {option: MultiLabelScores(self.taxonomy) for option in options}
+        for fold, calibration in zip(folds, calibrations, strict=True):
+            others = self._others(fold)
             known = calibrated(self.outputs.logits[others], calibration)
-            probabilities[fold] = calibrated(self.outputs.logits[fold], calibration)
             for rule in dict.fromkeys(rule for rule, _ in options):
                 scopes = [thresholds for other, thresholds in options if other == rule]
                 for scope, decisions in self._tuned(rule, scopes, known, self.outputs.gold[others]).items():
                     predicted = decisions.decide(probabilities[fold]).predicted
                     scored[rule, scope].update(predicted, self.outputs.gold[fold])
-        return scored, probabilities
+        return scored
+
+    def _others(self, fold: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.setdiff1d(np.arange(len(self.outputs.gold)), fold, assume_unique=True)
 
     def fitted(self, best: Candidate) -> Decisions:
         calibration = self.calibration()

@@ -13,11 +13,13 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from hgclr.data.folder import Document
 from hgclr.decisions.settings import sigmoid
 from hgclr.errors import InputError
 from hgclr.files import atomic_folder
 from hgclr.inference.backends import TorchBackend, pad, windows
 from hgclr.inference.loading import LoadedModel, find_model, is_onnx, load_model
+from hgclr.metrics.scores import MultiLabelScores
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 from hgclr.models.base import load_tokenizer
@@ -58,6 +60,8 @@ class Export:
         own_class: the reason for a class of hgclr, which needs hgclr to load; None for a class of transformers.
         folded: whether the bias of the head contains the thresholds.
         sizes: for ONNX, bytes of the weights in torch, and of the graph with its weights.
+        kept: for int8, the products that stay in fp32.
+        measured: for int8, the loss of Micro- and Macro-F1 with each choice of products up to that one.
     """
 
     folder: Path
@@ -67,6 +71,8 @@ class Export:
     own_class: str | None = None
     folded: bool = False
     sizes: tuple[int, int] = (0, 0)
+    kept: str = ""
+    measured: tuple[tuple[str, tuple[float, float]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,28 @@ def sample_batches(model: LoadedModel, texts: Sequence[str] = ()) -> list[Batch]
     groups = [mixed, short, [long[-1]] * 2, *([text] for text in (shortest, short[0], *long))]
     groups += windows([encode(text, model.max_length) for text in texts], GROUP)
     return [pad(group, model.pad_token) for group in groups]
+
+
+def labelled_batches(model: LoadedModel, documents: Sequence[Document]) -> tuple[list[Batch], NDArray[np.bool_]]:
+    """Return batches of ids and mask of documents, by length, and their gold labels in the same order, (N, K)."""
+    encoded = [model.tokenizer.encode(document.text).ids for document in documents]
+    order = sorted(range(len(encoded)), key=lambda place: len(encoded[place]))
+    gold = np.zeros((len(documents), len(model.taxonomy)), dtype=np.bool_)
+    for row, place in enumerate(order):
+        gold[row, list(documents[place].labels)] = True
+    return [pad([encoded[place] for place in group], model.pad_token) for group in windows(order, GROUP)], gold
+
+
+def f1_of_backend(
+    model: LoadedModel, logits: Logits, batches: Sequence[Batch], gold: NDArray[np.bool_]
+) -> tuple[float, float]:
+    """Return Micro- and Macro-F1 with the model's decisions."""
+    scores, start = MultiLabelScores(model.taxonomy), 0
+    for batch in batches:
+        found = model.decisions.probabilities(logits(*batch))
+        scores.update(model.decisions.decide(found).predicted, gold[start : start + len(found)])
+        start += len(found)
+    return scores.micro().f1, scores.macro().f1
 
 
 def compare(

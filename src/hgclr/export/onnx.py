@@ -6,7 +6,7 @@ import logging
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,20 @@ from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
 from torch.onnx import OnnxExporterError
 
+from hgclr.data.folder import Document
 from hgclr.errors import InputError
-from hgclr.export.check import Export, compare, new_folder, open_model, sample_batches
+from hgclr.export.check import (
+    Export,
+    compare,
+    f1_of_backend,
+    labelled_batches,
+    new_folder,
+    open_model,
+    sample_batches,
+)
 from hgclr.files import json_bytes
 from hgclr.inference.backends import OnnxBackend
-from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER
+from hgclr.inference.loading import CONFIG, GRAPH, TOKENIZER, LoadedModel
 from hgclr.model_files import write_manifest
 from hgclr.models import HierarchicalPreTrainedModel
 
@@ -44,9 +53,26 @@ ZERO = np.uint8(128)
 """The integer that represents 0 in activations: CPUs multiply unsigned with signed."""
 TABLE = 2**20
 """Tables with at least so many entries are stored in int8, for a smaller file."""
+LARGEST_LOSS = 0.003
+"""Largest loss of Micro- or Macro-F1 by int8 on labelled documents."""
+Kept = Callable[[tuple[int, ...]], bool]
+KEPT: dict[str, Kept] = {
+    "nothing": lambda _: False,
+    "products that narrow": lambda shape: shape[0] > shape[1],  # their inputs have outliers
+    "products that widen or narrow": lambda shape: shape[0] != shape[1],
+    "all products": lambda _: True,
+}
+"""Products that stay in fp32, by the shape of their matrix, (inputs, outputs); the smallest file first."""
 
 
-def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: Sequence[str] = ()) -> Export:
+def export_onnx(
+    model: str | Path,
+    output: Path,
+    *,
+    int8: bool = False,
+    texts: Sequence[str] = (),
+    documents: Sequence[Document] = (),
+) -> Export:
     """Write a model as an ONNX graph with tokenizer and configuration, and check it against torch.
 
     Args:
@@ -54,10 +80,12 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
         output: a new or empty folder, written completely or not at all.
         int8: compute matrix products in int8 (see :class:`Quantiser`).
         texts: texts for the comparison, besides the label names.
+        documents: labelled documents on which int8 may lose :data:`LARGEST_LOSS` of Micro- and Macro-F1. If it loses
+            more, the next products of :data:`KEPT` stay in fp32.
 
     Raises:
-        InputError: if there is no such model, the output is not empty or cannot be written, or the graph's logits
-            differ from the model's.
+        InputError: if there is no such model, the output is not empty or cannot be written, the graph's logits
+            differ from the model's, or int8 loses too much with every choice of products.
     """
     source = open_model(model, output)
     network, loaded = source.network, source.loaded
@@ -74,8 +102,17 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
                 other = f"{what} differs by {difference.logit:.2g} in a logit from torch, so nothing was written"
                 raise InputError(other, path=model, remedy=remedy)
             if int8:
-                Quantiser(graph.graph).run()
-                difference = compare(source.backend.logits, OnnxBackend(_save(graph, folder)).logits, batches)
+                measured = _quantised(loaded, first, Path(scratch) / GRAPH, folder, documents)
+                difference = compare(source.backend.logits, OnnxBackend(folder / GRAPH).logits, batches)
+                kept, losses = measured[-1]
+                if max(losses) > LARGEST_LOSS:
+                    tried = ", ".join(f"{100 * max(each):.2f} with {name} in fp32" for name, each in measured)
+                    raise InputError(
+                        f"int8 loses more than {100 * LARGEST_LOSS:.1f} points of F1 on {len(documents)} documents,"
+                        f" so nothing was written: {tried}",
+                        path=model,
+                        remedy="use --to onnx",
+                    )
             graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
             loaded.decisions.write(folder)
             loaded.tokenizer.save(str(folder / TOKENIZER))
@@ -85,7 +122,32 @@ def export_onnx(model: str | Path, output: Path, *, int8: bool = False, texts: S
     except OnnxExporterError as error:
         raise InputError(f"{what} cannot be built: {str(error).splitlines()[0]}", path=model, remedy=remedy) from error
     model_bytes = sum(weight.numel() * weight.element_size() for weight in network.state_dict().values())
-    return Export(output, "onnx-int8" if int8 else "onnx", difference, sizes=(model_bytes, graph_bytes))
+    if not int8:
+        return Export(output, "onnx", difference, sizes=(model_bytes, graph_bytes))
+    return Export(
+        output, "onnx-int8", difference, sizes=(model_bytes, graph_bytes), kept=kept, measured=tuple(measured)
+    )
+
+
+def _quantised(
+    loaded: LoadedModel, exact: OnnxBackend, graph: Path, folder: Path, documents: Sequence[Document]
+) -> list[tuple[str, tuple[float, float]]]:
+    """Write the graph in int8, with as few products of :data:`KEPT` in fp32 as the documents allow.
+
+    Return for each choice up to the last its name and the loss of Micro- and Macro-F1, 0 without documents.
+    """
+    batches, gold = labelled_batches(loaded, documents)
+    before, measured = f1_of_backend(loaded, exact.logits, batches, gold), []
+    for name, kept in KEPT.items():
+        quantised = onnx_ir.load(graph)
+        Quantiser(quantised.graph, kept).run()
+        for file in folder.iterdir():
+            file.unlink()
+        after = f1_of_backend(loaded, OnnxBackend(_save(quantised, folder)).logits, batches, gold)
+        measured.append((name, (before[0] - after[0], before[1] - after[1])))
+        if max(measured[-1][1]) <= LARGEST_LOSS:
+            break
+    return measured
 
 
 def _save(graph: onnx_ir.Model, folder: Path) -> Path:
@@ -156,13 +218,13 @@ def _quiet_exporter() -> Iterator[None]:
 
 
 class Quantiser:
-    """Quantise all products with a weight matrix and look-ups in large tables, in place.
+    """Quantise all products with a weight matrix, but those that ``kept`` says, and look-ups in large tables, in place.
 
     Weights and activations shared by several nodes are quantised once.
     """
 
-    def __init__(self, graph: onnx_ir.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: onnx_ir.Graph, kept: Kept | None = None) -> None:
+        self.graph, self.kept = graph, kept or KEPT["nothing"]
         self._weights: dict[tuple[onnx_ir.Value, int], tuple[onnx_ir.Value, onnx_ir.Value]] = {}
         self._activations: dict[onnx_ir.Value, tuple[onnx_ir.Value, onnx_ir.Value]] = {}
 
@@ -170,7 +232,7 @@ class Quantiser:
         """Quantise the graph; return the number of replaced nodes."""
         count = 0
         for node in list(self.graph):
-            if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None:
+            if node.op_type == "MatMul" and (matrix := _matrix(node, 1)) is not None and not self.kept(matrix.shape):
                 result = self._product(node, matrix)
             elif (
                 node.op_type == "Gather"

@@ -184,9 +184,16 @@ def monotone(probabilities: NDArray[np.float32], taxonomy: Ordered) -> NDArray[n
     return carried
 
 
-def raised(probabilities: NDArray[np.float32], taxonomy: Ordered) -> NDArray[np.float32]:
-    """Return p'_k = max(p_k, p'_child(k), …), (N, K): no label is less probable than one below it."""
-    return taxonomy.order.carried_up(probabilities, np.maximum)
+def consistent(probabilities: NDArray[np.float32], taxonomy: Ordered) -> NDArray[np.float32]:
+    """Return probabilities, (N, K), in which no label is more probable than its parent.
+
+    p'_k = (max over k and all below it + min over k and all above it) / 2. Both terms are consistent, so their mean is;
+    where p already is, nothing changes.
+    """
+    shown = taxonomy.order.carried_up(probabilities, np.maximum)
+    shown += monotone(probabilities, taxonomy)
+    shown /= 2
+    return shown
 
 
 def blocks(matrix: NDArray[Any]) -> Iterator[slice]:

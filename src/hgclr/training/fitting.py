@@ -30,7 +30,17 @@ from hgclr.provenance import Stopwatch
 from hgclr.registry import is_pretrained
 from hgclr.training.checkpoints import EarlyStop, TimedCheckpoints, find_checkpoint, tensorboard
 from hgclr.training.distributed import from_first_rank, share_weights
-from hgclr.training.head import final_scores, fit_head, refit_head, tune_decisions, tuned_on
+from hgclr.training.head import (
+    LEAST,
+    MANY_STRENGTH,
+    STRENGTH,
+    choose_head,
+    final_scores,
+    fit_head,
+    refit_head,
+    tune_decisions,
+    tuned_on,
+)
 from hgclr.training.recipe import MANY_DOCUMENTS, Precision, Recipe, choose_precision, make_recipe
 from hgclr.training.run_checks import CHECKPOINTS
 from hgclr.training.settings import LoraSettings, TrainingSettings
@@ -221,7 +231,19 @@ def fit(
             if effort == "head":
                 flat.set_base_rates(rates)
                 begin("fitting the head", len(learned))
-                how["recipe"] = fit_head(flat, learned, collator)
+                if len(learned) >= MANY_DOCUMENTS or len(tokens["dev"]) < LEAST:
+                    strength = MANY_STRENGTH if len(learned) >= MANY_DOCUMENTS else STRENGTH
+                    how["recipe"] = fit_head(flat, learned, collator, strength=strength)
+                else:
+                    how["recipe"] = choose_head(
+                        flat,
+                        learned,
+                        tokens["dev"],
+                        collator,
+                        documents=len(tokens["train"]),
+                        tuned=settings.calibrate is not False,
+                        seed=settings.seed,
+                    )
             else:
                 flat.classify_by_names(tokenizer)
         metrics: dict[str, Any] = {

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hgclr.decisions import tuning
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.files import cache_dir
@@ -31,8 +32,14 @@ BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
 """Documents in dev that tuning needs."""
-STRENGTH = 3e-5
-"""λ of :func:`fit_head` on an encoder that was only pretrained."""
+STRENGTH = 3e-4
+"""λ of :func:`fit_head` on an encoder that was only pretrained, if dev cannot choose it."""
+STRENGTHS = (3e-5, 3e-4, 1e-3)
+"""λ that :func:`choose_head` tries; long texts and rare labels need more."""
+MANY_STRENGTH = 3e-5
+"""λ for many documents."""
+CHOICE_ENTRIES = 2**19
+"""Documents of dev times labels that :func:`choose_head` compares heads on."""
 TRAINED_STRENGTH = 1e-3
 """λ on a trained encoder, whose head is nearly right."""
 ITERATIONS = 50
@@ -86,16 +93,28 @@ def tune_decisions(
     if len(tokens) > most:
         logger.info("tuning decisions on a random sample of %d of the %d documents in dev", most, len(tokens))
         tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
-    logits = np.zeros((len(tokens), len(taxonomy)), dtype=np.float32)
-    gold = np.zeros(logits.shape, dtype=np.bool_)
-    for places, rows, labels in encode_documents(model, tokens, collator, lambda batch: model(**batch).logits):
-        logits[places], gold[places] = rows, labels
-    for part in (logits, gold.view(np.uint8)):  # each rank has zeros in the rows of the others
-        add_up(torch.from_numpy(part))
+    logits, gold = _encode_all(model, tokens, collator, lambda batch: model(**batch).logits, len(taxonomy))
     if rank() > 0:
         return from_first_rank(None)
     start = Decisions(taxonomy, thresholds=model.config.threshold)
     return from_first_rank(calibrate(Outputs(logits, gold), start, seed=seed))
+
+
+def _encode_all(
+    model: HierarchicalPreTrainedModel,
+    tokens: datasets.Dataset,
+    collator: Collator,
+    compute: Callable[[dict[str, torch.Tensor]], torch.Tensor],
+    width: int,
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Return the rows of :func:`encode_documents`, (N, width), and gold labels, (N, K), of all ranks in order."""
+    rows = np.zeros((len(tokens), width), dtype=np.float32)
+    gold = np.zeros((len(tokens), model.config.label_count), dtype=np.bool_)
+    for places, *parts in encode_documents(model, tokens, collator, compute):
+        rows[places], gold[places] = parts
+    for part in (rows, gold.view(np.uint8)):  # each rank has zeros in the rows of the others
+        add_up(torch.from_numpy(part))
+    return rows, gold
 
 
 def final_scores(
@@ -125,6 +144,92 @@ def fit_head(
     Each document is encoded once. Many vectors are stored in a file and gradients are summed in parts, so memory hardly
     grows with the documents.
     """
+    with _encoded(model, learned, collator) as vectors:
+        if rank() == 0:
+            fit_vectors(model, vectors, learned, strength)
+    share_weights(model.classifier)
+    logger.info("fitted a head of %d labels to %d vectors", model.config.label_count, len(learned))
+    return {"strength": strength, "iterations": ITERATIONS}
+
+
+def choose_head(
+    model: FlatForSequenceClassification,
+    learned: datasets.Dataset,
+    dev: datasets.Dataset,
+    collator: Collator,
+    *,
+    documents: int,
+    tuned: bool = True,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Fit heads as :func:`fit_head` does, keep the best on dev, and return the recipe.
+
+    The heads differ in their strength. One more knows nothing of the label names: it is fitted to the first
+    ``documents`` of ``learned`` alone, without the label documents after them, and regularised towards rows of 0. It
+    is for labels whose names say little, such as codes. Each head is scored with its own decisions, on documents
+    that they were not tuned on, or at 0.5 unless ``tuned``. Every document is encoded once.
+    """
+    taxonomy = model.config.taxonomy
+    if len(dev) * len(taxonomy) > CHOICE_ENTRIES:
+        some = np.random.default_rng(seed).permutation(len(dev))[: max(LEAST, CHOICE_ENTRIES // len(taxonomy))]
+        dev = dev.select(np.sort(some))
+    with _encoded(model, learned, collator) as vectors:
+        width = model.config.text_encoder.hidden_size
+        known = _encode_all(model, dev, collator, lambda batch: model.encode(**batch), width)
+        chosen = None
+        if rank() == 0:
+            chosen = best_head(model, vectors, learned, known, documents=documents, tuned=tuned, seed=seed)
+    share_weights(model.classifier)
+    strength, fitted = from_first_rank(chosen) or (STRENGTH, 0)
+    logger.info("chose a head on dev: λ = %g, fitted to %d vectors", strength, fitted)
+    return {"strength": strength, "iterations": ITERATIONS, "vectors": fitted}
+
+
+def best_head(
+    model: FlatForSequenceClassification,
+    vectors: NDArray[np.float32],
+    learned: datasets.Dataset,
+    dev: tuple[NDArray[np.float32], NDArray[np.bool_]],
+    *,
+    documents: int,
+    tuned: bool = True,
+    seed: int = 0,
+) -> tuple[float, int]:
+    """Set the head to the best one of :func:`choose_head`; return its strength and the number of documents it is from.
+
+    ``vectors`` are those of ``learned``, (N, H), ``dev`` the vectors and gold labels of dev.
+    """
+    head, today = model.classifier, Decisions(model.config.taxonomy, thresholds=model.config.threshold)
+    start = copy.deepcopy(head.state_dict())
+    nameless = start | {"weight": torch.zeros_like(start["weight"])}
+    heads = [(strength, len(learned), start) for strength in STRENGTHS]
+    if documents < len(learned):
+        heads.append((STRENGTH, documents, nameless))
+    scored = []
+    for strength, number, rows in heads:
+        head.load_state_dict(rows)
+        fit_vectors(model, vectors[:number], learned.select(range(number)), strength)
+        with torch.no_grad():
+            logits = head(torch.from_numpy(dev[0]).to(head.weight.device)).cpu().numpy()
+        tuning.logger.disabled = True  # its warnings are for the head that is kept
+        try:
+            found = calibrate(Outputs(logits, dev[1]), today, seed=seed)
+        finally:
+            tuning.logger.disabled = False
+        value = (found.after if tuned else found.before).by("both")
+        scored.append((value, strength, number, copy.deepcopy(head.state_dict())))
+    _, strength, number, rows = max(scored, key=lambda one: one[0])  # ties: the first
+    head.load_state_dict(rows)
+    return strength, number
+
+
+@contextmanager
+def _encoded(
+    model: FlatForSequenceClassification,
+    learned: datasets.Dataset,
+    collator: Collator,
+) -> Iterator[NDArray[np.float32]]:
+    """Yield the vectors of documents, (N, H), on the first rank; the others yield none."""
     with vector_store(len(learned) if rank() == 0 else 0, model.config.text_encoder.hidden_size) as vectors:
         encoded = encode_documents(model, learned, collator, lambda batch: model.encode(**batch))
         for _ in range(-(-len(learned) // (BATCH * world_size()))):  # batches of the rank that has the most
@@ -132,11 +237,7 @@ def fit_head(
             for each in gather_objects(None if part is None else part[:2]):
                 if each is not None and rank() == 0:
                     vectors[each[0]] = each[1]
-        if rank() == 0:
-            fit_vectors(model, vectors, learned, strength)
-    share_weights(model.classifier)
-    logger.info("fitted a head of %d labels to %d vectors", model.config.label_count, len(learned))
-    return {"strength": strength, "iterations": ITERATIONS}
+        yield vectors
 
 
 @contextmanager

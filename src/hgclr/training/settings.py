@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from hgclr.config import PRESETS, method_fields, method_settings
 from hgclr.errors import InputError, as_written, first_line, refuse_broken, url_of
@@ -324,7 +325,7 @@ class RunConfig(_Section):
             run = cls.model_validate(tree)
             method_settings(run.model.preset, run.model.overrides)
         except ValidationError as error:
-            raise InputError(_first_problem(error), path=path) from None
+            raise InputError("; ".join(map(_problem, error.errors())), path=path) from None
         except InputError as error:
             raise InputError(error.what, path=path, remedy=error.remedy) from None
         return run
@@ -377,9 +378,8 @@ def _override(tree: dict[str, Any], override: str) -> None:
             tree[name] = float(text)
 
 
-def _first_problem(error: ValidationError) -> str:
-    """Say in one line what pydantic found first, with the nearest known name for an unknown setting."""
-    problem = error.errors()[0]
+def _problem(problem: ErrorDetails) -> str:
+    """Say in one line what pydantic found, with the nearest known name for an unknown setting."""
     place = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "value_error":
         return str(problem["ctx"]["error"])
