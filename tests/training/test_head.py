@@ -295,8 +295,9 @@ def test_the_head_without_label_names_is_kept_where_they_mislead(make_encoder, m
     learned = tokenize_documents(rows, tokenizer, max_length=16)
     dev, encoded = tokenize_documents(rows[:60], tokenizer, max_length=16), []
     model.start_from_names(tokenizer, length=5.0)
-    recipe = choose_head(model, learned, dev, collator, documents=60, on_documents=encoded.append)
-    assert sum(encoded) == 360
+    collator.on_documents = encoded.append
+    recipe = choose_head(model, learned, dev, collator, documents=60)
+    assert sum(encoded) == 360 + 60
     assert (recipe["vectors"] == 60) is misleading
     assert recipe["strength"] in head.STRENGTHS
     found = tune_decisions(model, dev, collator, seed=0)

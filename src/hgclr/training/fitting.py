@@ -230,11 +230,13 @@ def fit(
             tell(None, "fp32", model.device)
             if effort == "head":
                 flat.set_base_rates(rates)
-                begin("fitting the head", len(learned))
-                if len(learned) >= MANY_DOCUMENTS or len(tokens["dev"]) < LEAST:
-                    strength = MANY_STRENGTH if len(learned) >= MANY_DOCUMENTS else STRENGTH
+                many = len(learned) >= MANY_DOCUMENTS
+                if many or len(tokens["dev"]) < LEAST:
+                    begin("fitting the head", len(learned))
+                    strength = MANY_STRENGTH if many else STRENGTH
                     how["recipe"] = fit_head(flat, learned, collator, strength=strength)
                 else:
+                    begin("fitting the head", len(learned) + len(tokens["dev"]))
                     how["recipe"] = choose_head(
                         flat,
                         learned,
