@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -181,8 +182,8 @@ def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> Inpu
     else:
         one, other = ("the top" if entry.parent is None else repr(entry.parent) for entry in (first, second))
         what = f"the label {second.id!r} has two parents, {one}{_at_line(first.line)} and {other}"
-        copy = f"{second.id} ({second.parent or 2})"
-        remedy = f"choose one parent, or duplicate the label: list it again with another id, such as {copy!r}"
+        parents = f'{{"id": {json.dumps(second.id)}, "parents": [...]}}'
+        remedy = f"give two labels different ids; write one label with several parents as JSON, {parents}"
     return source.error(what, second.line, remedy)
 
 
