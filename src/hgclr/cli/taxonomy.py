@@ -239,7 +239,7 @@ def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool =
     text = Text(" ".join((path if whole_path else name).split("\n")))
     if identifier not in (name, path):
         text.append(f"  {' '.join(identifier.split(chr(10)))}", style="cyan")
-    if others := taxonomy.all_path_names(index)[1:]:
-        places = "; ".join(separator.join(other[:-1]) for other in others)
+    if others := taxonomy.more_parents[index]:
+        places = "; ".join(taxonomy.path_name(parent, separator) for parent in others)
         text.append(f"  also under {' '.join(places.split(chr(10)))}", style="dim")
     return text
