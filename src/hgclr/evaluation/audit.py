@@ -192,7 +192,13 @@ class Audit:
                 return {key: plain(inner) for key, inner in value.items()}
             return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
-        return {"kind": "hgclr audit", "version": 3, **plain(asdict(self))}
+        def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            """Return a dataclass as a dictionary, a label with several paths as :meth:`PredictedLabel.to_json` does."""
+            fields = dict(pairs)
+            others = fields.pop("other_paths", ())
+            return fields | {"paths": [fields["path"], *others]} if others else fields
+
+        return {"kind": "hgclr audit", "version": 3, **plain(asdict(self, dict_factory=members))}
 
 
 def audit(
@@ -421,7 +427,7 @@ def _finding(document: ContradictedDocument, score: float, scorer: Scorer, row: 
     taxonomy, strengths = scorer.taxonomy, scorer.strengths(document)
 
     def shown(label: int) -> PredictedLabel:
-        return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), document.probabilities[label])
+        return PredictedLabel.of(taxonomy, label, document.probabilities[label])
 
     def ordered(labels: Iterable[int]) -> list[int]:
         return sorted(labels, key=taxonomy.path_names)
@@ -462,7 +468,7 @@ def audit_csv(audit: Audit, *, raw: bool = False) -> bytes:
     """
 
     def paths(labels: tuple[PredictedLabel, ...]) -> str:
-        return "; ".join(" > ".join(label.path) for label in labels)
+        return "; ".join(" > ".join(path) for label in labels for path in label.paths)
 
     stream = io.StringIO(newline="")
     writer = TableWriter(stream, raw=raw)

@@ -162,10 +162,12 @@ def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] |
     renamed = [
         pair for pair in pairs if (old.ids[pair.old], old.names[pair.old]) != (new.ids[pair.new], new.names[pair.new])
     ]
-    moved = []  # the new parent does not come from the old one
+    moved = []  # the new parent does not come from the old one, or the further parents differ
     for pair in pairs:
         above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
-        if above != below if -1 in (above, below) else above not in sources[below]:
+        further = {target for parent in old.more_parents[pair.old] for target in targets[parent]}
+        moves = above != below if -1 in (above, below) else above not in sources[below]
+        if moves or further != {*new.more_parents[pair.new]}:
             moved.append(pair)
     changed = {*renamed, *moved}
     return TreeChanges(
@@ -211,7 +213,7 @@ def with_old_ids(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[st
         if label not in ids:  # 'a > b (2)' if the path is the id of another label
             free = label in before.get(path, [label])
             ids[label] = path if free else next(own for n in count(2) if (own := f"{path} ({n})") not in used)
-    return Taxonomy([ids[label] for label in range(len(new))], new.parents, new.names, new.descriptions)
+    return Taxonomy(**new.arguments() | {"ids": [ids[label] for label in range(len(new))]})
 
 
 def _targets(

@@ -1,6 +1,6 @@
 // The label tree on the page: its visible rows, their states, and a search field.
 
-import { byId, element, percent, setAttributes } from "./common.js";
+import { alsoUnder, byId, element, percent, setAttributes } from "./common.js";
 
 const STEP = 20; // labels added by each click on "more"
 const NEAREST = 3; // labels shown when none is predicted
@@ -196,6 +196,7 @@ export class TreeView {
       );
       const id = this.taxonomy.ids[row.label];
       if (id !== name) item.title = id;
+      item.append(...this.taxonomy.placesOf(row.label).slice(1).map(alsoUnder));
     } else {
       item.classList.add("more");
     }
@@ -225,11 +226,12 @@ export class TreeView {
     item.style.setProperty("--threshold", threshold ?? 0);
     item.classList.toggle("ticked", this.result !== null && threshold !== null);
     item.querySelector(".percent").textContent = probability === undefined ? "" : percent(probability);
+    const others = this.taxonomy.placesOf(label).slice(1).map((place) => `, also under ${place.join(", ")}`);
     const words = { idle: "", predicted: ", predicted", abstained: ", abstained", absent: ", not predicted" }[state];
     setAttributes(item, {
       "aria-expanded": row.expanded === undefined ? null : String(row.expanded),
       "aria-selected": String(label === this.chosen),
-      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + words,
+      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + words + others.join(""),
     });
   }
 
@@ -354,12 +356,13 @@ export class SearchBox {
   }
 
   option(label, place) {
-    const above = this.taxonomy.path(label).slice(0, -1).map((node) => this.taxonomy.names[node]);
+    const [above, ...others] = this.taxonomy.placesOf(label);
     return element(
       "li",
       { role: "option", id: `${this.list.id}-${place}`, "data-place": place },
       element("bdi", { class: "name" }, this.taxonomy.names[label]),
       above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
+      ...others.map(alsoUnder),
     );
   }
 
