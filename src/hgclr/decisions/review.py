@@ -80,7 +80,7 @@ def review(
 
         score = max(near, disagree, far)
         near = 2 σ(-min_k |z_k|)
-        disagree = tanh(max(0, max_k min(z_k, -z_parent(k))) / 2)
+        disagree = tanh(max(0, max over labels k and parents j of k of min(z_k, -z_j)) / 2)
 
     ``near`` is 1 if a label is exactly at its threshold; with the threshold 0.5 it is twice the smaller of p_k and
     1 - p_k for the label nearest to it. ``disagree`` is positive if a label passes its threshold and its parent does
@@ -92,8 +92,8 @@ def review(
         probabilities: calibrated probabilities, (N, K), from ``decisions.probabilities``.
         distances: of each document from the training texts, (N,), from a :class:`TrainingDistance`; 0 if not given.
     """
-    parents = decisions.taxonomy.parents
-    below = np.flatnonzero(parents >= 0)
+    edges = decisions.taxonomy.edges
+    children, parents = edges[:, edges[1] >= 0]
     threshold_odds = np.array(decisions.decoder.thresholds)
     take_log_odds(threshold_odds)
     signals = np.zeros((len(probabilities), len(REASONS)), dtype=np.float32)
@@ -104,7 +104,7 @@ def review(
         take_log_odds(odds)
         odds -= threshold_odds
         signals[rows, 0] = 2 * sigmoid(-np.abs(odds).min(axis=1))
-        broken = np.minimum(odds[:, below], -odds[:, parents[below]]).max(axis=1, initial=0)
+        broken = np.minimum(odds[:, children], -odds[:, parents]).max(axis=1, initial=0)
         signals[rows, 1] = np.tanh(broken / 2)
     signals[~probabilities.any(axis=1)] = 0
     score, largest = signals.max(axis=1), signals.argmax(axis=1).tolist()
