@@ -309,3 +309,89 @@ def test_questions_to_a_large_and_deep_tree(parents: list[int]) -> None:
         while node not in above:
             node = parents[node]
         assert lowest == node
+
+
+# lens below physics and, beside it, below crafts; optics is the code of physics and another name of lens.
+GRAPH = Taxonomy(
+    ["s", "p", "c", "l"],
+    [-1, 0, -1, 1],
+    ["science", "physics", "crafts", "lens"],
+    alternatives=[(), ("optics", "force"), (), ("optics", "glass", "crafts")],
+    codes=["", "53", "7", "glass"],
+    more_parents=[(), (), (), (2,)],
+)
+
+
+def test_several_parents_and_new_fields_survive_json_pickle_and_copies(tmp_path: Path) -> None:
+    file = tmp_path / "tree.json"
+    GRAPH.write(file)
+    for other in (Taxonomy.read(file), Taxonomy.from_json(GRAPH.to_json()), pickle.loads(pickle.dumps(GRAPH))):
+        assert other == GRAPH
+        assert other.arguments().keys() == GRAPH.arguments().keys()
+        for name, value in GRAPH.arguments().items():
+            assert np.array_equal(getattr(other, name), value) if name == "parents" else getattr(other, name) == value
+    assert not GRAPH.is_tree
+    assert SMALL.is_tree
+    tree = Taxonomy(**GRAPH.arguments() | {"more_parents": None})
+    assert tree.is_tree
+    assert tree != GRAPH
+
+
+def test_nested_json_has_the_same_fields(tmp_path: Path) -> None:
+    file = tmp_path / "tree.json"
+    file.write_text(
+        """[{"id": "s", "name": "science", "children": [{"id": "p", "name": "physics", "code": "53",
+        "alt_labels": ["optics", "force"], "children": [{"id": "l", "name": "lens", "code": "glass",
+        "parents": ["p", "c"], "alt_labels": ["optics", "glass", "crafts"]}]}]},
+        {"id": "c", "name": "crafts", "code": "7"}]"""
+    )
+    read = Taxonomy.read(file)
+    assert {label["id"]: label for label in read.to_json()["labels"]} == {  # type: ignore[attr-defined]
+        label["id"]: label
+        for label in GRAPH.to_json()["labels"]  # type: ignore[attr-defined]
+    }
+
+
+@pytest.mark.parametrize(
+    ("label", "index"),
+    [("l", 3), ("glass", 3), ("53", 1), ("force", 1), ("science > physics > lens", 3), ("crafts > lens", 3)],
+)
+def test_labels_are_found_by_code_alternative_name_and_any_path(label: str, index: int) -> None:
+    assert GRAPH.resolve(label) == index
+    assert GRAPH.candidates(label) == [index]
+
+
+def test_a_name_wins_over_an_alternative_name_and_ambiguous_ones_are_listed() -> None:
+    assert GRAPH.resolve("crafts") == 2
+    assert GRAPH.candidates("optics") == [1, 3]
+    with pytest.raises(InputError) as error:
+        GRAPH.resolve("optics")
+    assert "'p' (science > physics)" in error.value.what
+    assert "'l' (science > physics > lens)" in error.value.what
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"more_parents": [(), (), (), (1,)]},  # the main parent
+        {"more_parents": [(), (), (), (2, 2)]},
+        {"more_parents": [(), (), (3,), ()]},  # more parents for a top label
+        {"more_parents": [(), (3,), (), ()]},  # a cycle through a further parent
+        {"more_parents": [(), (1,), (), ()]},
+        {"more_parents": [(), (), (), (4,)]},
+        {"more_parents": [(), (), (), (-1,)]},
+        {"more_parents": [()]},
+        {"names": ["science", "physics", "crafts", "physics"], "more_parents": [(), (), (), (0,)]},  # siblings
+        {"alternatives": [(), (), (), (1,)]},
+        {"codes": ["", "", "", 1]},
+        {"codes": ["", "", "", "\ud800"]},
+    ],
+)
+def test_impossible_parents_names_and_codes_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Taxonomy(**GRAPH.arguments() | fields)
+
+
+def test_a_cycle_through_a_further_parent_is_written_out() -> None:
+    with pytest.raises(InputError, match="'d' < 'b' < 'd'|'b' < 'd' < 'b'"):
+        Taxonomy(["a", "b", "c", "d", "e"], [-1, 0, 1, 1, 3], more_parents=[(), (3,), (), (), ()])

@@ -194,7 +194,7 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
         text = json.dumps(taxonomy)
     except (TypeError, ValueError) as error:
         raise InputError(f"the taxonomy is not a tree of dictionaries: {error}") from None
-    return Taxonomy(*read_json(Source(text), separator))
+    return Taxonomy(**read_json(Source(text), separator)._asdict())
 
 
 def tree_of(targets: Targets, separator: str) -> Taxonomy:

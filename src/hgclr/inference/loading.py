@@ -134,16 +134,23 @@ def _load_onnx(folder: Path) -> LoadedModel:
     path = folder / CONFIG
     fields = _read_config(path)
     for name, good in FIELDS.items():
-        if name not in fields:
+        if name not in fields and name not in OPTIONAL:
             raise InputError(f"the field {name!r} is missing", path=path, remedy=REMEDY)
-        if not good(fields[name]):
+        if not good(fields.get(name)):
             raise InputError(f"the field {name!r} is invalid: {fields[name]!r:.80}", path=path, remedy=REMEDY)
     labels = fields["id2label"]
     if sorted(labels) != sorted(map(str, range(len(labels)))):
         raise InputError("the indices of 'id2label' do not run from 0 without gaps", path=path, remedy=REMEDY)
     ids = [labels[str(index)] for index in range(len(labels))]
     try:
-        taxonomy = Taxonomy(ids, fields["label_parents"], fields["label_names"])
+        taxonomy = Taxonomy(
+            ids,
+            fields["label_parents"],
+            fields["label_names"],
+            alternatives=fields.get("label_alternatives"),
+            codes=fields.get("label_codes"),
+            more_parents=fields.get("label_more_parents"),
+        )
     except InputError as error:
         raise InputError(error.what, path=path, remedy=REMEDY) from None
     with refuse_broken("cannot load the tokenizer", path=folder / TOKENIZER, remedy=REMEDY):
@@ -169,6 +176,10 @@ def _decisions(folder: Path, taxonomy: Taxonomy, threshold: float) -> Decisions:
     return Decisions.read(file, taxonomy) if file.is_file() else Decisions(taxonomy, thresholds=threshold)
 
 
+def _lists_of(kind: type, values: Any) -> bool:
+    return values is None or (isinstance(values, list) and all(_all_of(kind, each) for each in values))
+
+
 def _all_of(kind: type, values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
 
@@ -177,9 +188,14 @@ FIELDS: dict[str, Callable[[Any], bool]] = {
     "id2label": lambda value: isinstance(value, dict) and _all_of(str, list(value.values())),
     "label_parents": lambda value: _all_of(int, value),
     "label_names": lambda value: value is None or _all_of(str, value),
+    "label_alternatives": lambda value: _lists_of(str, value),
+    "label_codes": lambda value: value is None or _all_of(str, value),
+    "label_more_parents": lambda value: _lists_of(int, value),
     "pad_token_id": lambda value: type(value) is int and value >= 0,
     "max_length": lambda value: type(value) is int and value > 0,
     "cut_length": lambda value: value is None or (type(value) is int and value > 0),
     "threshold": lambda value: isinstance(value, float) and 0 < value < 1,
 }
-"""The fields of ``config.json`` that an ONNX model needs, with a check for each."""
+"""The fields of ``config.json`` that an ONNX model has, with a check for each."""
+OPTIONAL = ("label_alternatives", "label_codes", "label_more_parents")
+"""Fields that older models lack."""

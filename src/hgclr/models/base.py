@@ -46,9 +46,11 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
 
     Args:
         encoder_config: configuration of the text encoder, of any kind that ``AutoModel`` knows.
-        label_parents: index of each label's parent, -1 for a top label; ids are in ``id2label``.
+        label_parents: index of each label's main parent, -1 for a top label; ids are in ``id2label``.
         label_names: each label's name, for people and for the name embedding; names may repeat.
         label_descriptions: each label's description, or "", for label documents; None if no label has one.
+        label_alternatives, label_codes, label_more_parents: the other fields of the label tree; None if no label has
+            one.
         label_name_length: tokens in the longest label name, the width of the stored name tokens.
         special_token_ids: the tokenizer's special tokens without the unknown token.
         text_column: name of the text column of the imported table; ``hgclr predict`` reads it in tables without a
@@ -69,6 +71,9 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
     label_parents: list[int] | None = None
     label_names: list[str] | None = None
     label_descriptions: list[str] | None = None
+    label_alternatives: list[list[str]] | None = None
+    label_codes: list[str] | None = None
+    label_more_parents: list[list[int]] | None = None
     label_name_length: int = 0
     special_token_ids: list[int] | None = None
     text_column: str | None = None
@@ -87,15 +92,26 @@ class HGCLRConfig(HGCLRSettings, PreTrainedConfig):
             raise InputError("the configuration has no label tree", remedy="call set_taxonomy")
         by_index = {int(index): label for index, label in self.id2label.items()}
         ids = [by_index[index] for index in range(len(by_index))]
-        return Taxonomy(ids, self.label_parents, self.label_names, self.label_descriptions)
+        return Taxonomy(
+            ids,
+            self.label_parents,
+            self.label_names,
+            self.label_descriptions,
+            alternatives=self.label_alternatives,
+            codes=self.label_codes,
+            more_parents=self.label_more_parents,
+        )
 
     def set_taxonomy(self, taxonomy: Taxonomy) -> None:
-        """Store the label tree: ids in ``id2label``, parents, names and descriptions beside them."""
+        """Store the label tree: ids in ``id2label``, the other fields beside them."""
         self.id2label = dict(enumerate(taxonomy.ids))
         self.label2id = {label: index for index, label in enumerate(taxonomy.ids)}
         self.label_parents = [int(parent) for parent in taxonomy.parents]
         self.label_names = list(taxonomy.names)
         self.label_descriptions = list(taxonomy.descriptions) if any(taxonomy.descriptions) else None
+        self.label_alternatives = [*map(list, taxonomy.alternatives)] if any(taxonomy.alternatives) else None
+        self.label_codes = list(taxonomy.codes) if any(taxonomy.codes) else None
+        self.label_more_parents = None if taxonomy.is_tree else [*map(list, taxonomy.more_parents)]
 
 
 class LabelRows:

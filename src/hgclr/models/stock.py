@@ -36,6 +36,7 @@ Pooling = Literal["cls", "mean", "max"]
 KEY = "hgclr"
 """Field of the stock configuration for hgclr only: label tree, threshold, length, ε, and shifts of logits."""
 OURS = ("label_parents", "label_names", "threshold", "max_length")
+OPTIONAL = ("label_alternatives", "label_codes", "label_more_parents")
 LABELS = ("id2label", "label2id", "problem_type")
 SCALE, SHIFT = "head_scale", "logit_shift"
 LINEAR = 2.0**-12
@@ -131,6 +132,7 @@ def from_stock(folder: str | Path) -> FlatForSequenceClassification:
 def label_fields(config: HGCLRConfig, shift: NDArray[np.float32] | None = None) -> dict[str, Any]:
     """Return the fields to add to an encoder's configuration: labels for transformers, the rest under :data:`KEY`."""
     ours = {name: getattr(config, name) for name in OURS}
+    ours |= {name: value for name in OPTIONAL if (value := getattr(config, name)) is not None}
     if shift is not None:
         ours[SHIFT] = shift.tolist()
     return {**{name: getattr(config, name) for name in LABELS}, KEY: ours}
@@ -148,7 +150,7 @@ def as_flat(
     config_class: Any = FlatForSequenceClassification.config_class
     with _as_written():
         fields = written.to_dict()
-        ours = {name: fields[KEY][name] for name in OURS}
+        ours = {name: fields[KEY][name] for name in OURS} | {name: fields[KEY].get(name) for name in OPTIONAL}
         labels = {name: fields.pop(name) for name in LABELS}
         shift = torch.tensor(fields[KEY].get(SHIFT, 0.0), dtype=torch.float32)
         if shift.shape not in ((), (written.num_labels,)):

@@ -280,7 +280,7 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
     method = BaselineConfig(**method_settings(run.model.preset, run.model.overrides))
     names = {field.name for field in fields(BaselineConfig)} - {field.name for field in fields(PreTrainedConfig)}
     names -= {"encoder_config", "label_name_length", "special_token_ids"}  # no choices, and neither is the label tree:
-    names -= {"label_parents", "label_names", "label_descriptions"}
+    names -= {f"label_{kind}" for kind in ("parents", "names", "descriptions", "alternatives", "codes", "more_parents")}
     chosen = {name: value for name, value in sections["model"].items() if name not in names}
     return settings | {"model": chosen | {name: getattr(method, name) for name in sorted(names)}}
 

@@ -9,6 +9,7 @@ import io
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from hgclr.errors import InputError
 from hgclr.files import LARGEST, read_bytes
-from hgclr.taxonomy.order import find_cycle, find_depths
+from hgclr.taxonomy.order import find_cycle, find_depths, find_ranks
 
 MAX_LABELS = 2**22
 SHOWN_LABELS = 8
@@ -90,22 +91,31 @@ def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]
 
 
 class Labels(NamedTuple):
-    """The arguments of a taxonomy, by index."""
+    """The arguments of a taxonomy, by name: ``Taxonomy(**labels._asdict())``."""
 
     ids: list[str]
     parents: list[int]
     names: list[str]
     descriptions: list[str]
+    alternatives: list[tuple[str, ...]]
+    codes: list[str]
+    more_parents: list[tuple[int, ...]]
 
 
 class LabelEntry(NamedTuple):
-    """One label of a file that gives parents by id; a top label's parent is None."""
+    """One label of a file that gives parents by id; a top label's parent is None.
+
+    ``parent`` is the main parent, ``more_parents`` are the others.
+    """
 
     id: str
     name: str
     parent: str | None
     line: int | None
     description: str = ""
+    more_parents: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    code: str = ""
 
 
 def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
@@ -117,19 +127,24 @@ def link(entries: Sequence[LabelEntry], source: Source) -> Labels:
     for index, entry in enumerate(entries):
         if (first := by_id.setdefault(entry.id, index)) != index and entry.id.strip():
             raise _listed_twice(source, entries[first], entry)
-    parents = []
-    for entry in entries:
-        if entry.parent is not None and entry.parent not in by_id:
-            near = [other.id for other in entries if other.name == entry.parent]  # the parent is given by name
-            near = near or close_matches(entry.parent, list(by_id))
+
+    def index_of(parent: str, entry: LabelEntry) -> int:
+        if parent not in by_id:
+            near = [other.id for other in entries if other.name == parent]  # the parent is given by name
+            near = near or close_matches(parent, list(by_id))
             hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
-            what = f"the parent {entry.parent!r} of {entry.id!r} is not listed as a label"
-            raise source.error(what, entry.line, f"{hint}add {entry.parent!r} as a label")
-        parents.append(-1 if entry.parent is None else by_id[entry.parent])
-    ids, names = [entry.id for entry in entries], [entry.name for entry in entries]
-    lines = [entry.line for entry in entries]
-    check_labels(ids, names, np.array(parents, dtype=np.int64), source, lines)
-    return Labels(ids, parents, names, [entry.description for entry in entries])
+            what = f"the parent {parent!r} of {entry.id!r} is not listed as a label"
+            raise source.error(what, entry.line, f"{hint}add {parent!r} as a label")
+        return by_id[parent]
+
+    parents = [-1 if entry.parent is None else index_of(entry.parent, entry) for entry in entries]
+    more = [tuple(index_of(parent, entry) for parent in entry.more_parents) for entry in entries]
+    ids, names, lines = ([getattr(entry, name) for entry in entries] for name in ("id", "name", "line"))
+    check_labels(ids, names, np.array(parents, dtype=np.int64), source, lines, more)
+    descriptions, alternatives, codes = (
+        [getattr(entry, name) for entry in entries] for name in ("description", "alternatives", "code")
+    )
+    return Labels(ids, parents, names, descriptions, alternatives, codes, more)
 
 
 def check_labels(
@@ -138,19 +153,20 @@ def check_labels(
     parents: NDArray[np.int64],
     source: Source,
     lines: Sequence[int | None] | None = None,
+    more_parents: Sequence[Sequence[int]] = (),
 ) -> NDArray[np.int64]:
-    """Return the depth of each label, (K,), after checking ids, names and parents.
+    """Return the depth of each label, (K,), by main parents, after checking ids, names and all parents.
 
     Raises:
         InputError: with the file of ``source`` and the label's line if known, for an empty or repeated id, an empty
-            name, siblings with the same name, or a cycle.
+            name, siblings with the same name, a parent given twice, more parents for a top label, or a cycle.
     """
     if not ids:
         raise source.error("the label tree is empty", remedy="list at least one label")
     lines = [None] * len(ids) if lines is None else lines
     seen: set[str] = set()
     siblings: dict[tuple[int, str], int] = {}
-    for index, (identifier, name, parent) in enumerate(zip(ids, names, parents.tolist(), strict=True)):
+    for index, (identifier, name) in enumerate(zip(ids, names, strict=True)):
         if not identifier.strip():
             what = f"label {index + 1} has an empty id"
             raise source.error(what, lines[index], "fill in the label or delete the extra separator")
@@ -158,18 +174,27 @@ def check_labels(
             raise source.error(f"label {identifier!r} has an empty name", lines[index], "fill in the name")
         if identifier in seen:
             raise source.error(f"the id {identifier!r} is used twice", lines[index], "give each label a different id")
-        if (first := siblings.setdefault((parent, name), index)) != index:
-            place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
-            what = f"the name {name!r} is used twice {place}{_at_line(lines[first])}"
-            raise source.error(what, lines[index], "delete or rename one of the two")
         seen.add(identifier)
-    depths = find_depths(parents)
-    if cycle := find_cycle(parents, depths):
+    further = [(index, others) for index, others in enumerate(more_parents) if others]
+    for index, others in further:
+        if parents[index] < 0:
+            what = f"label {ids[index]!r} is a top label and has parents"
+            raise source.error(what, lines[index], "make one of them its main parent")
+        if len({*others, int(parents[index])}) <= len(others):
+            raise source.error(f"a parent of {ids[index]!r} is given twice", lines[index], "delete one of the two")
+    edges = chain(enumerate(parents.tolist()), ((index, parent) for index, others in further for parent in others))
+    for index, parent in edges:
+        if (first := siblings.setdefault((parent, names[index]), index)) != index:
+            place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
+            what = f"the name {names[index]!r} is used twice {place}{_at_line(lines[first])}"
+            raise source.error(what, lines[index], "delete or rename one of the two")
+    ranks = find_ranks(parents, more_parents)
+    if cycle := find_cycle(parents, more_parents, ranks):
         shown = [f"{ids[node]!r}{_at_line(lines[node])}" for node in cycle[:SHOWN_LABELS]]
         left_out = [f"... {len(cycle) - SHOWN_LABELS} more ..."] if len(cycle) > SHOWN_LABELS else []
         what = f"labels form a cycle, each below the next: {' < '.join([*shown, *left_out, repr(ids[cycle[0]])])}"
         raise source.error(what, lines[cycle[0]], "give one of them a parent outside the cycle")
-    return depths
+    return find_depths(parents) if further else ranks
 
 
 def _at_line(line: int | None) -> str:

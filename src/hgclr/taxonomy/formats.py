@@ -37,8 +37,9 @@ NAME_COLUMNS = ("name", "description")
 LONGEST_CELL = 131_072  # the default limit of the csv module
 TABLE_REMEDY = "name a column 'parent' and a column 'child' (or 'id', or 'code') in the first row"
 JSON_REMEDY = "correct the JSON, or name the format: hgclr taxonomy convert FILE tree.json --format FORMAT"
-NODE_KEYS = ("name", "id", "description", "children")
-FLAT_KEYS = ("id", "name", "parent", "description")
+EXTRA_KEYS = ("parents", "description", "alt_labels", "code")
+NODE_KEYS = ("name", "id", "children", *EXTRA_KEYS)
+FLAT_KEYS = ("id", "name", "parent", *EXTRA_KEYS)
 RECURSION = 5_000
 """Recursion limit while parsing JSON: a tree of a thousand levels has two thousand nested brackets."""
 
@@ -394,12 +395,12 @@ def _read_described(source: Source, *columns: str | None) -> tuple[list[str], li
 
 
 class _Node(NamedTuple):
-    """A label of nested JSON; its children are not parsed yet."""
+    """A label of nested JSON; its children are not parsed yet. ``extra`` are arguments of :func:`_entry`."""
 
     name: str
     children: object
     id: str | None = None
-    description: str = ""
+    extra: Mapping[str, Any] = {}
 
 
 def parse_json(source: Source) -> Any:
@@ -437,8 +438,9 @@ def read_json(source: Source, separator: str) -> Labels | Vocabulary:
       ``children`` may be left out and a leaf may be a plain string;
     - the flat form that hgclr writes, ``{"labels": [{"id": "a", "name": "A", "parent": null}, ...]}``.
 
-    In the last two a label may have a ``description``. In the first two, a label without an id gets its path as id,
-    the names joined by ``separator``.
+    In the last two a label may have a ``description``, a ``code`` and a list ``alt_labels`` of alternative names, and
+    one with several parents has the ids of all in ``parents``, the main one first. In the first two, a label without an
+    id gets its path as id, the names joined by ``separator``.
     """
     whole = parse_json(source)
     if isinstance(whole, dict) and isinstance(whole.get("conceptSet"), list):
@@ -460,7 +462,7 @@ def read_json(source: Source, separator: str) -> Labels | Vocabulary:
             raise source.error(what, None, "fill in the name or delete the entry")
         path = node.name if parent is None else above + separator + node.name
         identifier = path if node.id is None else node.id
-        entries.append(LabelEntry(identifier, node.name, parent, None, node.description))
+        entries.append(_entry(source, f"label {path!r}", identifier, node.name, parent, **node.extra))
         pending += [(child, identifier, path) for child in reversed(_nodes(source, node.children, identifier))]
     return link(entries, source)
 
@@ -473,9 +475,28 @@ def link_flat(labels: Iterable[object], source: Source) -> Labels:
         members = _members(source, label, FLAT_KEYS, where)
         identifier = _text(source, members, "id", where)
         name = _text(source, members, "name", where) if "name" in members else identifier
-        parent, description = (_optional_text(source, members, key, where) for key in ("parent", "description"))
-        entries.append(LabelEntry(identifier, name, parent, None, description or ""))
+        extra = _extra(source, members, where)
+        parent = _optional_text(source, members, "parent", where)
+        if "parent" not in members and extra["parents"]:
+            parent = extra["parents"][0]
+        entries.append(_entry(source, where, identifier, name, parent, **extra))
     return link(entries, source)
+
+
+def _entry(
+    source: Source,
+    where: str,
+    identifier: str,
+    name: str,
+    parent: str | None,
+    parents: Sequence[str] = (),
+    **extra: Any,
+) -> LabelEntry:
+    """Return the entry of a label; the first of ``parents``, if there are any, must be ``parent``."""
+    if parents and parents[0] != parent:
+        what = f"the first of the parents of {where} is {parents[0]!r}, but its parent is {parent!r}"
+        raise source.error(what, None, "list its parent first: it is the main parent")
+    return LabelEntry(identifier, name, parent, None, more_parents=tuple(parents[1:]), **extra)
 
 
 def write_json(labels: Sequence[Mapping[str, object]]) -> str:
@@ -504,8 +525,16 @@ def _node(source: Source, member: object, where: str) -> _Node:
     if isinstance(member, str):
         return _Node(member, None)
     members = _members(source, member, NODE_KEYS, where)
-    identifier, description = (_optional_text(source, members, key, where) for key in ("id", "description"))
-    return _Node(_text(source, members, "name", where), members.get("children"), identifier, description or "")
+    identifier = _optional_text(source, members, "id", where)
+    extra = _extra(source, members, where)
+    return _Node(_text(source, members, "name", where), members.get("children"), identifier, extra)
+
+
+def _extra(source: Source, members: Mapping[str, object], where: str) -> dict[str, Any]:
+    """Return the arguments of :func:`_entry` from a label's :data:`EXTRA_KEYS`."""
+    texts = {key: _optional_text(source, members, key, where) or "" for key in ("description", "code")}
+    parents, alternatives = (_texts(source, members, key, where) for key in ("parents", "alt_labels"))
+    return {**texts, "parents": parents, "alternatives": tuple(alternatives)}
 
 
 def _members(source: Source, value: object, known: Sequence[str], where: str) -> Mapping[str, object]:
@@ -523,6 +552,13 @@ def _text(source: Source, members: Mapping[str, object], key: str, where: str) -
     if not isinstance(value, str):
         found = "is missing" if key not in members else "is not a string"
         raise source.error(f"the {key} of {where} {found}", None, f'write it as "{key}": "..."')
+    return value
+
+
+def _texts(source: Source, members: Mapping[str, object], key: str, where: str) -> list[str]:
+    value = members.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise source.error(f"the {key} of {where} are not a list of strings", None, f'write them as "{key}": ["..."]')
     return value
 
 

@@ -35,15 +35,42 @@ def find_depths(parents: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(above[:-1] == -1, depths[:-1], 0)
 
 
-def find_cycle(parents: NDArray[np.int64], depths: NDArray[np.int64]) -> list[int]:
-    """Return the nodes of a cycle, each followed by its parent; none if there is no cycle."""
-    if (depths > 0).all():
+def find_ranks(parents: NDArray[np.int64], more: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Return the labels on the longest path to each node, (K,), and 0 for nodes in or below a cycle.
+
+    ``more`` are further parents of each node. Without any, ranks are depths.
+    """
+    if not any(more):
+        return find_depths(parents)
+    children: list[list[int]] = [[] for _ in range(len(parents) + 1)]  # the last entry, at -1, has the top nodes
+    for node, parent in enumerate(parents.tolist()):
+        for above in (parent, *more[node]):
+            children[above].append(node)
+    waiting = [1 + len(others) for others in more]  # parents without a rank
+    ranks, rank, reached = np.zeros(len(parents), dtype=np.int64), 0, [-1]
+    while reached:
+        rank += 1
+        following = []
+        for above in reached:
+            for node in children[above]:
+                waiting[node] -= 1
+                if not waiting[node]:
+                    following.append(node)
+        ranks[following] = rank
+        reached = following
+    return ranks
+
+
+def find_cycle(parents: NDArray[np.int64], more: Sequence[Sequence[int]], ranks: NDArray[np.int64]) -> list[int]:
+    """Return the nodes of a cycle, each followed by one of its parents; none if there is no cycle."""
+    if (ranks > 0).all():
         return []
     seen: dict[int, int] = {}
-    node = int(np.argmin(depths))
+    node = int(np.argmin(ranks))
     while node not in seen:
         seen[node] = len(seen)
-        node = int(parents[node])
+        others = more[node] if more else ()
+        node = next(above for above in (int(parents[node]), *others) if not ranks[above])
     return list(seen)[seen[node] :]
 
 

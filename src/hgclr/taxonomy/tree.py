@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+=======
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain, count
+>>>>>>> graph
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,19 +50,26 @@ class Taxonomy:
 
     A virtual root is above the top labels. It is not a label; its index is -1 and its depth 0.
 
-    Two trees are equal if ids, names and parents are equal and in the same order; descriptions are not compared.
+    A label may have several parents. The first is its main parent; depth, levels, distances, branches and
+    :meth:`path` follow main parents. Ancestors, children, closure and ``order`` follow all parents.
+
+    Two trees are equal if ids, names and parents are equal and in the same order; other fields are not compared.
 
     Args:
         ids: K unique ids.
-        parents: index of each label's parent, -1 for a top label; any order, a parent may follow its child.
+        parents: index of each label's main parent, -1 for a top label; any order, a parent may follow its child.
         names: K names for people and for the name embedding, the ids if left out. Names may repeat in the
             tree, but not among the children of one label.
         descriptions: a sentence or a paragraph on what belongs to each label; None or blank for a label without one.
             Each run of white space becomes one space.
+        alternatives: other names of each label; they may repeat in the tree.
+        codes: the notation of each label, "" for none; codes may repeat.
+        more_parents: indices of each label's parents beside the main one; none for a top label.
 
     Raises:
-        InputError: if an id is empty or repeated, a name is empty or repeated among siblings, a description is not a
-            string, a parent is out of range, labels form a cycle, or there are no labels.
+        InputError: if an id is empty or repeated, a name is empty or repeated among siblings, a description,
+            alternative name or code is not a string, a parent is out of range or given twice, labels form a cycle, or
+            there are no labels.
 
     Example:
         >>> taxonomy = Taxonomy(["science", "physics", "optics", "law"], [-1, 0, 1, -1])
@@ -71,29 +85,49 @@ class Taxonomy:
         parents: Sequence[int] | NDArray[np.int64],
         names: Sequence[str] | None = None,
         descriptions: Sequence[str | None] | None = None,
+        *,
+        alternatives: Sequence[Sequence[str]] | None = None,
+        codes: Sequence[str] | None = None,
+        more_parents: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self._ids = tuple(ids)
+        size = len(self._ids)
         self._names = self._ids if names is None else tuple(names)
-        texts = [None] * len(self._ids) if descriptions is None else list(descriptions)
-        for kind, count in (("names", len(self._names)), ("descriptions", len(texts))):
-            if count != len(self._ids):
-                raise InputError(f"{len(self._ids)} ids but {count} {kind}", remedy="give one for each id")
+        texts = [None] * size if descriptions is None else list(descriptions)
+        self._alternatives = ((),) * size if alternatives is None else tuple(map(tuple, alternatives))
+        self._codes = ("",) * size if codes is None else tuple(codes)
+        self._more_parents = ((),) * size if more_parents is None else tuple(map(tuple, more_parents))
+        for kind, given in {
+            "names": self._names,
+            "descriptions": texts,
+            "alternatives": self._alternatives,
+            "codes": self._codes,
+            "more_parents": self._more_parents,
+        }.items():
+            if len(given) != size:
+                raise InputError(f"{size} ids but {len(given)} {kind}", remedy="give one for each id")
         for identifier, text in zip(self._ids, texts, strict=True):
             if text is not None and not isinstance(text, str):
                 raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
         self._descriptions = tuple("" if text is None else " ".join(text.split()) for text in texts)
-        count = len(self._ids)
-        array = np.array(parents, dtype=None if count else np.int64)
-        if array.shape != (count,) or array.dtype.kind not in "iu":
-            raise InputError(f"{count} labels need {count} integers as parents, got {array.dtype} {array.shape}")
-        outside = np.flatnonzero((array < -1) | (array >= count))
+        others = [*chain.from_iterable(self._alternatives), *self._codes]
+        if not all(isinstance(text, str) for text in others):
+            raise InputError("an alternative name or a code is not a string", remedy="give strings")
+        further = chain.from_iterable(self._more_parents)
+        if not all(isinstance(each, int | np.integer) and 0 <= each < size for each in further):
+            raise InputError("a further parent is out of range", remedy=f"use indices from 0 to {size - 1}")
+        array = np.array(parents, dtype=None if size else np.int64)
+        if array.shape != (size,) or array.dtype.kind not in "iu":
+            raise InputError(f"{size} labels need {size} integers as parents, got {array.dtype} {array.shape}")
+        outside = np.flatnonzero((array < -1) | (array >= size))
         if outside.size:
-            remedy = f"use -1 for a top label or an index from 0 to {count - 1}"
+            remedy = f"use -1 for a top label or an index from 0 to {size - 1}"
             what = f"the parent of label {outside[0]}, {array[outside[0]]}, is out of range"
             raise InputError(what, remedy=remedy)
         self._parents = read_only(array.astype(np.int64, copy=False))
-        self._depths = read_only(check_labels(self._ids, self._names, self._parents, Source("")))
-        for strings in (self._ids, self._names, self._descriptions):
+        more = self._more_parents if any(self._more_parents) else ()
+        self._depths = read_only(check_labels(self._ids, self._names, self._parents, Source(""), None, more))
+        for strings in (self._ids, self._names, self._descriptions, others):
             try:
                 "".join(strings).encode()
             except UnicodeEncodeError:  # an unpaired surrogate, which JSON can escape
@@ -122,9 +156,29 @@ class Taxonomy:
         return self._descriptions
 
     @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The alternative names of each label, by index."""
+        return self._alternatives
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The label codes, by index; "" for a label without one."""
+        return self._codes
+
+    @property
     def parents(self) -> NDArray[np.int64]:
-        """The index of each label's parent, -1 for a top label; shape (K,), read-only."""
+        """The index of each label's main parent, -1 for a top label; shape (K,), read-only."""
         return self._parents
+
+    @property
+    def more_parents(self) -> tuple[tuple[int, ...], ...]:
+        """The indices of each label's parents beside the main one, by index."""
+        return self._more_parents
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether no label has several parents."""
+        return not any(self._more_parents)
 
     @property
     def depths(self) -> NDArray[np.int64]:
@@ -167,7 +221,8 @@ class Taxonomy:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Taxonomy):
             return NotImplemented
-        return self._ids == other._ids and self._names == other._names and np.array_equal(self._parents, other._parents)
+        mine, its = ((each._ids, each._names, each._more_parents) for each in (self, other))
+        return mine == its and np.array_equal(self._parents, other._parents)
 
     def __hash__(self) -> int:
         return hash((self._ids, self._names))
@@ -175,11 +230,14 @@ class Taxonomy:
     def __repr__(self) -> str:
         return f"Taxonomy({len(self)} labels, depth {self.depth})"
 
-    def __reduce__(
-        self,
-    ) -> tuple[type[Taxonomy], tuple[Sequence[str], NDArray[np.int64], Sequence[str], Sequence[str]]]:
+    def __reduce__(self) -> tuple[partial[Taxonomy], tuple[()]]:
         # Built again because a copied or pickled numpy array is no longer read-only.
-        return Taxonomy, (self._ids, self._parents, self._names, self._descriptions)
+        return partial(Taxonomy, **self.arguments()), ()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that make an equal tree, for copies with other names, descriptions, ..."""
+        kinds = "ids", "parents", "names", "descriptions", "alternatives", "codes", "more_parents"
+        return {kind: getattr(self, kind) for kind in kinds}
 
     def children(self, index: int) -> NDArray[np.int64]:
         """Return the children of a label in index order; -1 gives the top labels."""
@@ -250,12 +308,12 @@ class Taxonomy:
         return closed
 
     def resolve(self, label: str, separator: str = " > ") -> int:
-        """Return the index of a label given by id, by name, or by its path of names.
+        """Return the index of a label given by id, code, name, path of names, or alternative name.
 
-        Ids are tried first. Otherwise exactly one label must have this name or this path.
+        Ids are tried first, then codes, then names and paths, then alternative names. Exactly one label must match.
 
         Args:
-            label: an id, a name that only one label has, or names from the top down joined by ``separator``.
+            label: an id, a code, a name, or names from the top down along any path, joined by ``separator``.
             separator: the string between the names of a path.
 
         Raises:
@@ -316,7 +374,11 @@ class Taxonomy:
         """
         labels, summary = read_labels([Path(path) for path in paths], format, separator, choices)
         try:
+<<<<<<< HEAD
             return cls(**labels._asdict()), summary
+=======
+            return cls(**labels._asdict())
+>>>>>>> graph
         except InputError as error:  # not checked by the readers, such as an unpaired surrogate
             raise InputError(error.what, path=paths[0], remedy=error.remedy) from None
 
@@ -368,7 +430,7 @@ class Taxonomy:
         """
         table = read_descriptions(path, lambda cell: self.candidates(cell, separator), label_column, description_column)
         texts = [table.texts.get(index, text) for index, text in enumerate(self._descriptions)]
-        return Taxonomy(self._ids, self._parents, self._names, texts), table
+        return Taxonomy(**self.arguments() | {"descriptions": texts}), table
 
     @classmethod
     def from_paths(cls, paths: Iterable[NamePath], separator: str = " > ") -> Taxonomy:
@@ -397,21 +459,29 @@ class Taxonomy:
         labels = tree.get("labels")
         if not isinstance(labels, list) or not all(isinstance(label, Mapping) for label in labels):
             raise InputError("not a label tree", remedy='give {"labels": [{"id": ..., "name": ..., "parent": ...}]}')
-        return cls(*link_flat(labels, Source("")))
+        return cls(**link_flat(labels, Source(""))._asdict())
 
     def to_json(self) -> dict[str, object]:
-        """Return ``{"labels": [{"id", "name", "parent", "description"}, ...]}`` in index order.
+        """Return ``{"labels": [{"id", "name", "parent", ...}, ...]}`` in index order.
 
-        The parent of a top label is None; labels without a description lack that key.
+        The parent of a top label is None. ``parents`` (all, the main one first) is there if a label has several;
+        ``description``, ``alt_labels`` and ``code`` if it has them.
         """
         return {"labels": self._flat()}
 
-    def _flat(self) -> list[dict[str, str | None]]:
-        parents = [None if parent < 0 else self._ids[parent] for parent in self._parent_list]
-        return [
-            {"id": identifier, "name": name, "parent": parent} | ({"description": text} if text else {})
-            for identifier, name, parent, text in zip(self._ids, self._names, parents, self._descriptions, strict=True)
-        ]
+    def _flat(self) -> list[dict[str, Any]]:
+        labels = []
+        for index, (identifier, name, parent) in enumerate(zip(self._ids, self._names, self._parent_list, strict=True)):
+            above = [self._ids[each] for each in (parent, *self._more_parents[index]) if each >= 0]
+            label: dict[str, Any] = {"id": identifier, "name": name, "parent": above[0] if above else None}
+            optional = {
+                "parents": above[1:] and above,
+                "description": self._descriptions[index],
+                "alt_labels": list(self._alternatives[index]),
+                "code": self._codes[index],
+            }
+            labels.append(label | {key: value for key, value in optional.items() if value})
+        return labels
 
     @cached_property
     def _parent_list(self) -> list[int]:
@@ -437,7 +507,7 @@ class Taxonomy:
 
     def _index(self, separator: str) -> _LabelIndex:
         if separator not in self._indexes:
-            self._indexes[separator] = _LabelIndex(self._ids, self._names, self._parent_list, separator, self.path_name)
+            self._indexes[separator] = _LabelIndex(self, separator)
         return self._indexes[separator]
 
     def _climb(self, index: int) -> list[int]:
@@ -473,29 +543,27 @@ def check_name(name: str, separator: str) -> None:
 
 
 class _LabelIndex:
-    """An index from names and paths to labels, for one separator; ``path_name`` is for error messages."""
+    """An index from codes, names, alternative names and paths to labels, for one separator."""
 
-    def __init__(
-        self,
-        ids: Sequence[str],
-        names: Sequence[str],
-        parents: Sequence[int],
-        separator: str,
-        path_name: Callable[[int, str], str],
-    ) -> None:
+    def __init__(self, taxonomy: Taxonomy, separator: str) -> None:
         if not separator:
             raise InputError("the path separator is empty", remedy="use for example ' > '")
-        self._ids, self._separator, self._path_name = ids, separator, path_name
-        self._by_name: dict[str, list[int]] = {}
-        for index, name in enumerate(names):
-            self._by_name.setdefault(name, []).append(index)
+        self._taxonomy, self._separator = taxonomy, separator
+        names, parents = taxonomy.names, taxonomy.parents.tolist()
+        self._by_name = inverted(zip(names, count()))
+        self._by_code = inverted((code, index) for index, code in enumerate(taxonomy.codes) if code)
+        self._by_alternative = inverted(
+            (text, index) for index, texts in enumerate(taxonomy.alternatives) for text in dict.fromkeys(texts)
+        )
         self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
+        for index, others in enumerate(taxonomy.more_parents):
+            self._by_parent |= {(parent, names[index]): index for parent in others}
         # A name that contains the separator takes up several segments of a path.
         self._longest = 1 + max(name.count(separator) for name in names)
         self._near: dict[str, list[str]] = {}
 
     def resolve(self, label: str) -> int:
-        """Return the one label with this name or this path of names."""
+        """Return the one label with this code, name, path of names or alternative name."""
         candidates = self.candidates(label)
         if len(candidates) == 1:
             return candidates[0]
@@ -503,34 +571,49 @@ class _LabelIndex:
             remedy = "give the id or the full path"
             raise InputError(f"the label {label!r} is ambiguous: {self._listed(candidates)}", remedy=remedy)
         if label not in self._near and len(self._near) < SUGGESTED:  # the search is slow
-            self._near[label] = close_matches(label, list(dict.fromkeys([*self._ids, *self._by_name])))
+            known = {**dict.fromkeys(self._taxonomy.ids), **self._by_name, **self._by_alternative}
+            self._near[label] = close_matches(label, list(known))
         near = [repr(other) for other in self._near.get(label, [])]
         remedy = f"did you mean {' or '.join(near)}?" if near else "correct it, or add it to the label tree"
         raise InputError(f"unknown label {label!r}", remedy=remedy)
 
     def candidates(self, label: str) -> list[int]:
-        """Return all labels with this name or this path of names."""
-        candidates = self._by_name.get(label, [])
+        """Return all labels with this code; otherwise with this name or path; otherwise with this alternative name."""
+        if found := self._by_code.get(label):
+            return list(found)
+        found = sorted({*self._by_name.get(label, []), *self._by_path(label)})
+        return found or list(self._by_alternative.get(label, []))
+
+    def _by_path(self, label: str) -> set[int]:
+        """Return the labels with this path; several, if names contain the separator."""
         if self._separator not in label:
-            return list(candidates)
+            return set()
         segments = label.split(self._separator)
-        reached: list[list[int]] = [[-1], *([] for _ in segments)]
+        reached: list[set[int]] = [{-1}, *(set() for _ in segments)]
         for start in range(len(segments)):
             for node in reached[start]:
                 for stop in range(start + 1, min(start + self._longest, len(segments)) + 1):
                     child = self._by_parent.get((node, self._separator.join(segments[start:stop])))
                     if child is not None:
-                        reached[stop].append(child)
-        return sorted({*candidates, *reached[-1]})
+                        reached[stop].add(child)
+        return reached[-1]
 
     def _listed(self, candidates: Sequence[int]) -> str:
         """Return the candidates' ids and paths for an error message."""
         shown = []
         for index in candidates[:SHOWN]:
-            path, identifier = self._path_name(index, self._separator), self._ids[index]
+            path, identifier = self._taxonomy.path_name(index, self._separator), self._taxonomy.ids[index]
             shown.append(repr(path) if path == identifier else f"{identifier!r} ({path})")
         left_out = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
         return ", ".join(shown) + left_out
+
+
+def inverted(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the labels of each string."""
+    labels: dict[str, list[int]] = {}
+    for text, index in pairs:
+        labels.setdefault(text, []).append(index)
+    return labels
 
 
 def read_model_tree(folder: str | Path) -> Taxonomy:
@@ -541,7 +624,15 @@ def read_model_tree(folder: str | Path) -> Taxonomy:
         config |= config.get("hgclr", {})  # a stock folder keeps keys unknown to transformers here
         labels = {int(index): str(identifier) for index, identifier in config["id2label"].items()}
         ids = [labels[index] for index in range(len(labels))]
-        return Taxonomy(ids, config["label_parents"], config["label_names"], config.get("label_descriptions"))
+        return Taxonomy(
+            ids,
+            config["label_parents"],
+            config["label_names"],
+            config.get("label_descriptions"),
+            alternatives=config.get("label_alternatives"),
+            codes=config.get("label_codes"),
+            more_parents=config.get("label_more_parents"),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError("the model's configuration has no label tree", path=path, remedy=MODEL_REMEDY) from error
     except InputError as error:

@@ -131,7 +131,7 @@ def read_topics(path: str | Path, label_names: LabelNames = "codes") -> Taxonomy
         if code != ROOT:
             name = code if label_names == "codes" else " ".join(description.split())
             entries.append(LabelEntry(code, name, None if parent == ROOT else parent, number))
-    tree = Taxonomy(*link(entries, source))
+    tree = Taxonomy(**link(entries, source)._asdict())
     order = [child for node in (-1, *tree.walk.tolist()) for child in tree.children(node).tolist()]
     place = {old: new for new, old in enumerate(order)} | {-1: -1}
     parents = [place[int(tree.parents[old])] for old in order]
