@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 
 from hgclr.errors import InputError
 from hgclr.taxonomy.entries import LabelEntry, Source, close_matches
@@ -159,8 +160,12 @@ def arrange(vocabulary: Vocabulary, choices: Choices, source: Source) -> tuple[l
         parents = {key: [one for one in links if one in inside] for key, links in parents.items() if key in inside}
     if choices.depth is not None:
         levels = _levels(parents, [key for key, links in parents.items() if not links])
-        inside = {key for level in levels[: choices.depth] for key in level}
-        parents = {key: [one for one in links if one in inside] for key, links in parents.items() if key in inside}
+        places = {key: number for number, level in enumerate(levels[: choices.depth]) for key in level}
+        parents = {  # the main parent is the one nearest to the top, so that no path is longer
+            key: sorted((one for one in links if one in places), key=places.__getitem__)
+            for key, links in parents.items()
+            if key in places
+        }
     found.left_out["outside the chosen part"] = len(concepts) - len(parents)
     return _entries({key: concepts[key] for key in parents}, parents, choices, found), found
 
@@ -325,7 +330,7 @@ def _entries(
             found.repairs["codes_in_names"] += 1
         above: Sequence[str | None] = parents[key] or [None]
         unique = short
-        for addition in (code or end, key, *map(str, range(2, len(concepts) + 2))):
+        for addition in chain((code or end, key), map(str, count(2))):
             if not any((one, unique) in taken for one in above):
                 break
             unique = f"{short} ({addition})"
@@ -334,6 +339,7 @@ def _entries(
         others = [text for language in (*languages, "") for tag, text in concept.names if _matches(tag, language)]
         others += [text for tag, text in concept.alternatives if any(_matches(tag, one) for one in (*languages, ""))]
         alternatives = dict.fromkeys(" ".join(text.split()) for text in others)
+        unwanted = {short, unique, " ".join(name.split()), ""}
         entries.append(
             LabelEntry(
                 key,
@@ -342,7 +348,7 @@ def _entries(
                 None,
                 _pick(concept.descriptions, (*languages, "")) or "",
                 tuple(parents[key][1:]),
-                tuple(text for text in alternatives if text not in (short, unique, name, "")),
+                tuple(text for text in alternatives if text not in unwanted),
                 code,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import warnings
@@ -33,6 +34,8 @@ DOWN |= {f"{ISO}narrower{kind}" for kind in ("Generic", "Partitive", "Instantial
 NAME, LABEL, ALTERNATIVE = f"{CORE}prefLabel", f"{RDFS}label", f"{CORE}altLabel"
 TEXTS = {NAME, LABEL, ALTERNATIVE, f"{CORE}definition", f"{CORE}scopeNote"}
 XL_NAMES = {f"{XL}prefLabel": NAME, f"{XL}altLabel": ALTERNATIVE}
+BASE = "file:///"
+"""Base of relative URIs in a file that does not give one."""
 LONGEST_ENTITY, LONGEST_TEXT = 200, 2**20
 """Limits on an entity, which abbreviates a namespace, and on the text of one XML element."""
 
@@ -137,16 +140,19 @@ def _plain(uri: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence rdflib's log lines and warnings on values that are not valid, such as a date."""
-    logger = logging.getLogger("rdflib")
+    """Silence rdflib on values that are not valid, such as a date, and pause the garbage collector, for speed."""
+    logger, collecting = logging.getLogger("rdflib"), gc.isenabled()
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
+        if collecting:
+            gc.enable()
 
 
 def read_skos(sources: Sequence[Source], data: Any = None) -> Vocabulary:
@@ -176,16 +182,16 @@ def read_skos(sources: Sequence[Source], data: Any = None) -> Vocabulary:
 def _parse(source: Source, data: Any, sink: Graph) -> None:
     if data is not None:
         _refuse_remote_contexts(source, data)
-        to_rdf(data, sink, base="")
+        to_rdf(data, sink, base=BASE)
     elif is_xml(source.text):
         _check_entities(source)
-        whole = InputSource("")
+        whole = InputSource(BASE)
         whole.setCharacterStream(io.StringIO(source.text))
         parser = create_parser(whole, sink)
         _limit_texts(parser.getContentHandler(), source)
         parser.parse(whole)
     else:
-        SinkParser(RDFSink(sink), baseURI="", turtle=True).loadBuf(source.text)
+        SinkParser(RDFSink(sink), baseURI=BASE, turtle=True).loadBuf(source.text)
 
 
 def _damaged(source: Source, reason: str, line: int | None = None) -> InputError:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-=======
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, count
->>>>>>> graph
 from pathlib import Path
 from typing import Any
 
@@ -374,11 +369,7 @@ class Taxonomy:
         """
         labels, summary = read_labels([Path(path) for path in paths], format, separator, choices)
         try:
-<<<<<<< HEAD
             return cls(**labels._asdict()), summary
-=======
-            return cls(**labels._asdict())
->>>>>>> graph
         except InputError as error:  # not checked by the readers, such as an unpaired surrogate
             raise InputError(error.what, path=paths[0], remedy=error.remedy) from None
 

@@ -14,6 +14,10 @@ from hgclr.taxonomy.entries import Labels, Source, read_rows
 ID_LINE = re.compile(r"(\S+)\s+:\s+(\S.*)|(\d+)\s+-\s+(\S.*)")
 """A line ``id : A > B``, or ``12 - A > B`` with a number."""
 XML = re.compile(r"\s*<(\?xml\s|!|[\w.-]+(:[\w.-]+)?\s+[\w.:-]+\s*=)")
+CORE = "http://www.w3.org/2004/02/skos/core#"
+OWN_ID = "urn:hgclr:"
+"""Beginning of the URI of a label whose id is no URI; the quoted id follows."""
+IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]+")
 SAMPLE = 100
 """Lines of a file that decide whether it is a list of ids."""
 URI, LABEL, KEY = ("concepturi", "originuri", "uri", "id"), "preferredlabel", "id"
@@ -187,7 +191,8 @@ def write_skos(labels: list[dict[str, Any]]) -> str:
         for key, predicate in (("code", "notation"), ("description", "definition")):
             if label.get(key):
                 facts.append(f"skos:{predicate} {json.dumps(label[key], ensure_ascii=False)}")
-        lines += ["", f"{_uri(label['id'])} {' ;\n    '.join([*facts, f'skos:inScheme <{OWN_ID}>'])} ."]
+        described = " ;\n    ".join([*facts, f"skos:inScheme <{OWN_ID}>"])
+        lines += ["", f"{_uri(label['id'])} {described} ."]
     return "\n".join(lines) + "\n"
 
 
