@@ -167,7 +167,15 @@ def arrange(vocabulary: Vocabulary, choices: Choices, source: Source) -> tuple[l
             if key in places
         }
     found.left_out["outside the chosen part"] = len(concepts) - len(parents)
-    return _entries({key: concepts[key] for key in parents}, parents, choices, found), found
+    found.left_out, found.repairs = +found.left_out, +found.repairs  # without zeros
+    taken = {key: concepts[key] for key in parents}
+    found.available = dict(Counter(tag for one in taken.values() for tag in {tag for tag, _ in one.names}).most_common())
+    found.languages = tuple(one.strip().lower() for one in choices.languages) or _usual(taken, found.available)
+    if choices.languages and not any(_matches(tag, found.languages[0]) for tag in found.available):
+        listed = ", ".join(tag or "none" for tag in found.available)
+        raise source.error(f"no name is in the language {found.languages[0]!r}", remedy=f"languages: {listed}")
+    entries = _entries(taken, parents, found)
+    return entries, found
 
 
 def _linked(concepts: Mapping[str, Concept], found: ImportSummary, linked: bool) -> dict[str, list[str]]:
@@ -309,13 +317,10 @@ def _resolve(concepts: Mapping[str, Concept], wanted: str, source: Source) -> st
 
 
 def _entries(
-    concepts: Mapping[str, Concept], parents: Mapping[str, Sequence[str]], choices: Choices, found: ImportSummary
+    concepts: Mapping[str, Concept], parents: Mapping[str, Sequence[str]], found: ImportSummary
 ) -> list[LabelEntry]:
     """Return the labels with names, alternative names and descriptions in the chosen languages."""
-    available = Counter(tag for concept in concepts.values() for tag in {tag for tag, _ in concept.names})
-    found.available = dict(available.most_common())
-    languages = tuple(language.strip().lower() for language in choices.languages) or _usual(concepts, available)
-    found.languages = languages
+    languages = found.languages
     entries, taken = [], set[tuple[str | None, str]]()
     for key, concept in concepts.items():
         name = _pick(concept.names, languages[:1])
@@ -355,10 +360,10 @@ def _entries(
     return entries
 
 
-def _usual(concepts: Mapping[str, Concept], available: Counter[str]) -> tuple[str, ...]:
+def _usual(concepts: Mapping[str, Concept], available: Mapping[str, int]) -> tuple[str, ...]:
     """Return English if half of the concepts have an English name, else the most frequent language."""
     english = sum(any(_matches(tag, "en") for tag, _ in concept.names) for concept in concepts.values())
-    return ("en",) if 2 * english >= len(concepts) and english else tuple(tag for tag, _ in available.most_common(1))
+    return ("en",) if 2 * english >= len(concepts) and english else tuple(available)[:1]
 
 
 def _matches(tag: str, language: str) -> bool:
