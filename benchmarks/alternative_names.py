@@ -102,7 +102,7 @@ def scores(tree: Taxonomy, rows: Rows, effort: str, folder: Path, encoder: str) 
     )
     train(run)
     test = json.loads((folder / "run" / "metrics.json").read_text())["test"]
-    return {name: test[name] for name in ("micro_f1", "macro_f1")}
+    return {f"{name}_f1": test[name]["f1"] for name in ("micro", "macro")}
 
 
 def main() -> None:

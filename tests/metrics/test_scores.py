@@ -21,6 +21,7 @@ from hgclr.metrics.scores import (
     frequency_thirds,
 )
 from hgclr.taxonomy import Taxonomy
+from support.decision_cases import parents, paths
 from support.random_batches import FAST, Matrix, batches, closed_matrix, sets, with_ancestors
 
 COUNTS = st.lists(st.integers(0, 8), max_size=20)
@@ -87,9 +88,9 @@ def test_inconsistency_rate_by_loops(batch: tuple[Taxonomy, Matrix, Matrix]) -> 
     orphans = below_top = 0
     for labels in sets(predicted):
         for label in labels:
-            parent = int(taxonomy.parents[label])
-            below_top += parent != -1
-            orphans += parent != -1 and parent not in labels
+            above = parents(taxonomy, label)
+            below_top += bool(above)
+            orphans += not labels.issuperset(above)
     expected = orphans / below_top if below_top else 0.0
     assert scored(taxonomy, predicted, gold).inconsistency_rate() == pytest.approx(expected)
 
@@ -135,7 +136,8 @@ def test_path_constrained_scores_by_sets(batch: tuple[Taxonomy, Matrix, Matrix])
 @given(batches())
 def test_path_scores_by_sets(batch: tuple[Taxonomy, Matrix, Matrix]) -> None:
     taxonomy, predicted, gold = batch
-    leaves = [label for label in range(len(taxonomy)) if label not in taxonomy.parents.tolist()]
+    inner = {parent for label in range(len(taxonomy)) for parent in parents(taxonomy, label)}
+    leaves = [label for label in range(len(taxonomy)) if label not in inner]
     right, chosen, wanted = ([0] * len(leaves) for _ in range(3))
     for labels, truth in zip(sets(predicted), sets(gold), strict=True):
         for number, leaf in enumerate(leaves):
@@ -157,13 +159,16 @@ def test_on_full_paths_all_that_know_the_tree_agree(batch: tuple[Taxonomy, Matri
 
 
 def hiclass_paths(taxonomy: Taxonomy, matrix: Matrix) -> np.ndarray:
-    """Every label of a document as its path from the top, padded with empty strings, as hiclass reads it."""
-    paths = [[["" for _ in range(taxonomy.depth)] for _ in range(len(taxonomy))] for _ in matrix]
-    for document, labels in enumerate(sets(matrix)):
-        for label in labels:
-            for place, node in enumerate(taxonomy.path(label)):
-                paths[document][label][place] = taxonomy.ids[node]
-    return np.array(paths)
+    """All paths of the labels of a document from the top, padded with empty strings, as hiclass reads them."""
+    known = [(label, each) for label in range(len(taxonomy)) for each in paths(taxonomy, label)]
+    longest = max(len(each) for _, each in known)
+    padded = [[taxonomy.ids[node] for node in each] + [""] * (longest - len(each)) for _, each in known]
+    return np.array(
+        [
+            [names if label in labels else [""] * longest for (label, _), names in zip(known, padded, strict=True)]
+            for labels in sets(matrix)
+        ]
+    )
 
 
 @FAST

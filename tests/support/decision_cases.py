@@ -1,4 +1,4 @@
-"""Random forests with random probabilities and thresholds, and every decoding rule written out for one document."""
+"""Random forests and graphs, probabilities and thresholds, and every decoding rule written out for one document."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ DEEPEST = 6
 
 @st.composite
 def forests(draw: st.DrawFn) -> Taxonomy:
-    """A forest of 1 to 14 labels of up to six levels, sometimes a chain, in shuffled order."""
-    size = draw(st.integers(1, 14))
+    """A forest of 1 to 14 labels of up to six levels, sometimes a chain, in shuffled order.
+
+    Every second one is a graph: labels below the top may have up to two parents more, at any depth.
+    """
+    size, graph = draw(st.integers(1, 14)), draw(st.booleans())
     chain = draw(st.booleans())
     parents, depths = [], []
     for label in range(size):
@@ -27,11 +30,18 @@ def forests(draw: st.DrawFn) -> Taxonomy:
         parent = possible[-1] if chain else draw(st.sampled_from(possible))
         parents.append(parent)
         depths.append(1 if parent < 0 else depths[parent] + 1)
+    more: list[list[int]] = [[]]
+    for label in range(1, size):
+        others = sorted({*range(label)} - {parents[label]}) if graph and parents[label] >= 0 else []
+        more.append(draw(st.lists(st.sampled_from(others), max_size=2, unique=True)) if others else [])
     place = draw(st.permutations(range(size)))
     shuffled = [-1] * size
     for label, parent in enumerate(parents):
         shuffled[place[label]] = -1 if parent < 0 else place[parent]
-    return Taxonomy([f"label {label}" for label in range(size)], shuffled)
+    further: list[list[int]] = [[] for _ in more]
+    for label, others in enumerate(more):
+        further[place[label]] = [place[other] for other in others]
+    return Taxonomy([f"label {label}" for label in range(size)], shuffled, more_parents=further)
 
 
 @dataclass
@@ -60,17 +70,25 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def orphans(taxonomy: Taxonomy, chosen: NDArray[np.bool_]) -> int:
-    parents = taxonomy.parents.tolist()
-    return sum(row[k] and parents[k] >= 0 and not row[parents[k]] for row in chosen.tolist() for k in range(len(row)))
+    above = [parents(taxonomy, label) for label in range(len(taxonomy))]
+    return sum(
+        row[k] and not all(row[parent] for parent in above[k]) for row in chosen.tolist() for k in range(len(row))
+    )
+
+
+def parents(taxonomy: Taxonomy, label: int) -> list[int]:
+    return [parent for parent in (int(taxonomy.parents[label]), *taxonomy.more_parents[label]) if parent >= 0]
+
+
+def paths(taxonomy: Taxonomy, label: int) -> list[list[int]]:
+    """Every path of labels from the top down to one."""
+    above = [path for parent in parents(taxonomy, label) for path in paths(taxonomy, parent)]
+    return [[*path, label] for path in above or [[]]]
 
 
 def path(taxonomy: Taxonomy, label: int) -> list[int]:
-    """The labels from the top down to one."""
-    found = []
-    while label != -1:
-        found.insert(0, label)
-        label = int(taxonomy.parents[label])
-    return found
+    """The labels on all paths from the top down to one."""
+    return sorted({node for each in paths(taxonomy, label) for node in each})
 
 
 def by_threshold(taxonomy: Taxonomy, row: list[float], thresholds: list[float]) -> set[int]:
@@ -92,7 +110,10 @@ def log_odds(probability: float) -> float:
 
 
 def path_score(taxonomy: Taxonomy, row: list[float], thresholds: list[float], end: int) -> float:
-    return sum(log_odds(row[label]) - log_odds(thresholds[label]) for label in path(taxonomy, end))
+    """The score of the best path to a label."""
+    return max(
+        sum(log_odds(row[label]) - log_odds(thresholds[label]) for label in each) for each in paths(taxonomy, end)
+    )
 
 
 def allowed_ends(taxonomy: Taxonomy, allow_inner_nodes: bool, taken: list[int]) -> list[int]:
@@ -100,7 +121,7 @@ def allowed_ends(taxonomy: Taxonomy, allow_inner_nodes: bool, taken: list[int]) 
     return [
         end
         for end in range(len(taxonomy))
-        if (allow_inner_nodes or not taxonomy.children(end).size)
+        if (allow_inner_nodes or not any(end in parents(taxonomy, other) for other in range(len(taxonomy))))
         and not any(end in path(taxonomy, other) or other in path(taxonomy, end) for other in taken)
     ]
 

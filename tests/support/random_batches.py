@@ -50,5 +50,5 @@ def probability_batches(draw: st.DrawFn) -> tuple[Taxonomy, NDArray[np.float32],
 
 def lowered(taxonomy: Taxonomy, probabilities: NDArray[np.float32]) -> NDArray[np.float32]:
     """No label more probable than the least probable of its ancestors."""
-    columns = [probabilities[:, taxonomy.path(label)].min(axis=1) for label in range(len(taxonomy))]
+    columns = [probabilities[:, path(taxonomy, label)].min(axis=1) for label in range(len(taxonomy))]
     return np.stack(columns, axis=1)

@@ -393,5 +393,5 @@ def test_impossible_parents_names_and_codes_are_refused(fields: dict[str, object
 
 
 def test_a_cycle_through_a_further_parent_is_written_out() -> None:
-    with pytest.raises(InputError, match="'d' < 'b' < 'd'|'b' < 'd' < 'b'"):
+    with pytest.raises(InputError, match=r"'d' < 'b' < 'd'|'b' < 'd' < 'b'"):
         Taxonomy(["a", "b", "c", "d", "e"], [-1, 0, 1, 1, 3], more_parents=[(), (3,), (), (), ()])

@@ -29,8 +29,9 @@ class Decoder:
     - ``closure``: these labels and all their ancestors;
     - ``drop-orphans``: these labels if all their ancestors are among them (top-down in the literature);
     - ``best-path``: the path from the top with the largest sum of log odds, ∑ logit(p_k) - logit(t_k). If labels were
-      independent, this would be the most probable label set among single paths. Ties go to the shortest path;
-    - ``top-k-paths``: this path, then k - 1 times the best path that neither begins nor continues a chosen one. Every
+      independent, this would be the most probable label set among single paths. Ties go to the shortest path. If
+      labels have several parents, this is the best of all paths, and the other ancestors of its end are predicted, too;
+    - ``top-k-paths``: this path, then k - 1 times the best path that ends neither above nor below a chosen end. Every
       text gets k paths, if the tree has that many.
 
     No rule predicts a label for a text with all probabilities 0, such as a blank one.
@@ -109,7 +110,7 @@ class Decoder:
         nothing = ~scores.any(axis=1)
         take_log_odds(scores)
         scores -= self._threshold_odds
-        self._tree.carry_down(scores, np.add)
+        self._tree.carry_down(scores, np.add, among=np.maximum)
         scores += self._end_penalties
         scores[nothing] = -np.inf
         chosen = np.zeros(scores.shape, dtype=np.bool_)
@@ -129,7 +130,9 @@ class Decoder:
 
 def end_penalties(taxonomy: Taxonomy, allow_inner_nodes: bool) -> NDArray[np.float32]:
     """Return the penalty of a path that ends at each label, in level order, (K,): -inf if none may end there."""
-    return np.where(allow_inner_nodes | (taxonomy.order.sizes == 1), 0, -np.inf).astype(np.float32)
+    penalties = np.full(len(taxonomy), 0 if allow_inner_nodes else -np.inf, dtype=np.float32)
+    penalties[taxonomy.leaves] = 0
+    return penalties[taxonomy.order.labels]
 
 
 def take_log_odds(probabilities: NDArray[np.float32]) -> None:

@@ -64,7 +64,7 @@ class DecodedSweep:
 
 
 class BestPathSweep(DecodedSweep):
-    """Sweep of ``best-path`` with one threshold for each level.
+    """Sweep of ``best-path`` in a tree, with one threshold for each level.
 
     The best path that ends at a level does not depend on thresholds; they only choose the level. Gold labels include
     their ancestors.
@@ -209,9 +209,9 @@ class ThresholdTuner:
         if not scopes:
             return {}
         sweep: DecodedSweep | RuleSweep
-        if self.rule == "best-path":
+        if self.rule == "best-path" and self.taxonomy.is_tree:
             sweep = BestPathSweep(self.taxonomy, probabilities, gold, self.allow_inner_nodes)
-        elif self.rule == "top-k-paths":
+        elif self.rule in BY_PATH:
             sweep = DecodedSweep(self.decoder, probabilities, gold)
         else:
             sweep = RuleSweep(self.taxonomy, self.rule, probabilities, gold)
@@ -284,7 +284,7 @@ class ThresholdTuner:
     ) -> Thresholds:
         """Return each label's best threshold, shrunk towards its level's; counts start from those of ``start``.
 
-        With ``drop-orphans`` a threshold matters only below a predicted parent, so parents come first; with
+        With ``drop-orphans`` a threshold matters only below predicted parents, so parents come first; with
         ``closure`` only where no child is predicted, so children come first.
         """
         taxonomy = self.taxonomy
@@ -293,15 +293,15 @@ class ThresholdTuner:
         true, predicted, support = counts
         all_true, all_predicted, total = (int(each.sum()) for each in counts)
         tuned, chosen = of_level.copy(), np.zeros(right.shape, dtype=np.bool_)
-        levels = taxonomy.levels[::-1] if self.rule == "closure" else taxonomy.levels
-        for label in np.concatenate(levels).tolist():
+        generations = taxonomy.generations[::-1] if self.rule == "closure" else taxonomy.generations
+        for label in np.concatenate(generations).tolist():
             fixed = np.zeros(len(gold), dtype=np.bool_)  # documents with the label at any threshold
             free = ~fixed  # documents where the threshold decides
             if self.rule == "closure":
                 fixed = np.logical_or.reduce(chosen[taxonomy.children(label)], axis=0)
                 free = ~fixed
-            elif self.rule == "drop-orphans" and (parent := int(taxonomy.parents[label])) >= 0:
-                free = chosen[parent]
+            elif self.rule == "drop-orphans":
+                free = np.logical_and.reduce(chosen[list(taxonomy.parents_of(label))], axis=0)
             others = all_true - int(true[label]), all_predicted - int(predicted[label])
             if support[label] and free.any():
                 own = self._best_cut(

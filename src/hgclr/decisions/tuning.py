@@ -157,11 +157,12 @@ def calibrate(
     taxonomy, gold = today.taxonomy, outputs.gold
     if outputs.logits.shape != gold.shape or gold.shape[1:] != (len(taxonomy),):
         raise InputError(f"logits {outputs.logits.shape} and gold {gold.shape} do not fit {len(taxonomy)} labels")
-    ends_inside = bool(np.delete(taxonomy.path_end_matrix(gold), taxonomy.leaves, axis=1).any())
+    ends = taxonomy.path_end_matrix(gold)
+    ends_inside = bool(np.delete(ends, taxonomy.leaves, axis=1).any())
     search = _Search(outputs, method, metric, shrinkage, paths or today.paths, ends_inside, taxonomy)
     if rule == "auto":
         rules: list[Rule] = ["closure", "drop-orphans"] if taxonomy.depth > 1 else ["closure"]
-        if all((np.count_nonzero(gold[:, level], axis=1) <= 1).all() for level in taxonomy.levels):
+        if (np.count_nonzero(ends, axis=1) <= 1).all():
             rules.append("best-path")
     else:
         rules = [rule]

@@ -151,10 +151,11 @@ class MultiLabelScores:
         self._true, self._predicted, self._gold, self._constrained = np.zeros((4, len(taxonomy)), dtype=np.int64)
         self._predicted_paths, self._gold_paths = np.zeros((2, len(taxonomy.leaves)), dtype=np.int64)
         self._closed = np.zeros(3, dtype=np.int64)  # right, predicted, gold after adding all ancestors
-        self._orphans = 0  # predicted labels whose parent is not predicted
+        self._orphans = 0  # predicted labels with a parent that is not predicted
         self._exact = 0  # documents whose label set is right
         self._documents = 0
         self._below_top = np.flatnonzero(taxonomy.parents >= 0)
+        self._edges = taxonomy.edges[:, taxonomy.edges[1] >= 0]
 
     def update(self, predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> None:
         """Count one batch: predicted and gold labels of the documents, both bool (N, K)."""
@@ -172,8 +173,11 @@ class MultiLabelScores:
         self._documents += len(predicted_labels)
         wrong = np.bitwise_or.reduce(predicted ^ gold, axis=0)
         self._exact += len(predicted_labels) - int(np.bitwise_count(wrong).sum())
-        parents = self.taxonomy.parents[self._below_top]
-        self._orphans += int(np.bitwise_count(predicted[self._below_top] & ~predicted[parents]).sum())
+        labels, parents = self._edges
+        orphans = predicted[labels] & ~predicted[parents]
+        if not self.taxonomy.is_tree:
+            orphans = np.bitwise_or.reduceat(orphans, np.searchsorted(labels, self._below_top))
+        self._orphans += int(np.bitwise_count(orphans).sum())
         order = self.taxonomy.order
 
         def whole(bits: Bits) -> Bits:
@@ -190,7 +194,7 @@ class MultiLabelScores:
 
     def counters(self) -> dict[str, Any]:
         """Return the counts, for :meth:`add` in another process."""
-        return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top")}
+        return {name: value for name, value in vars(self).items() if name not in ("taxonomy", "_below_top", "_edges")}
 
     def add(self, counters: Mapping[str, Any]) -> None:
         """Add the :meth:`counters` of another process."""
@@ -234,8 +238,8 @@ class MultiLabelScores:
     def paths(self) -> GroupScores:
         """Return scores of paths from the top to a leaf instead of labels (P-F1).
 
-        A path is predicted, or gold, if all its labels are. Macro averages over the paths of **all** leaves; an
-        undefined score counts as 0.
+        A path is predicted, or gold, if all its labels are; of a leaf with several paths all count as one. Macro
+        averages over **all** leaves; an undefined score counts as 0.
         """
         return score_group(self._constrained[self.taxonomy.leaves], self._predicted_paths, self._gold_paths)
 
@@ -249,7 +253,7 @@ class MultiLabelScores:
         return score_pool(true, predicted, gold)
 
     def inconsistency_rate(self) -> float:
-        """Return the share of predicted labels below the top whose parent is not predicted."""
+        """Return the share of predicted labels below the top with a parent that is not predicted."""
         return ratio(self._orphans, int(self._predicted[self._below_top].sum()))
 
     def subset_accuracy(self) -> float:

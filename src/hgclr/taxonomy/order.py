@@ -1,6 +1,6 @@
 """Traversals of the label tree: depths, children, common ancestors, and label matrices level by level.
 
-A tree is given as the array of its parents, -1 for a top label.
+A tree is given as the array of its main parents, -1 for a top label, and the further parents of each label.
 """
 
 from __future__ import annotations
@@ -75,12 +75,17 @@ def find_cycle(parents: NDArray[np.int64], more: Sequence[Sequence[int]], ranks:
 
 
 class Children:
-    """The children of every node, in index order, as slices of one sorted array."""
+    """The children of every node, in index order, as slices of one sorted array.
 
-    def __init__(self, parents: NDArray[np.int64]) -> None:
-        self._nodes = read_only(np.argsort(parents, kind="stable").astype(np.int64, copy=False))
+    ``edges`` are nodes and their parents, sorted by node, (2, E).
+    """
+
+    def __init__(self, edges: NDArray[np.int64]) -> None:
+        nodes, parents = edges
+        by_parent = np.argsort(parents, kind="stable")
+        self._nodes = read_only(nodes[by_parent])
         # starts[i + 1] is where the children of i begin; the top nodes (parent -1) come first.
-        self._starts = np.searchsorted(parents[self._nodes], np.arange(-1, len(parents) + 1))
+        self._starts = np.searchsorted(parents[by_parent], np.arange(-1, nodes[-1] + 2))
 
     def of(self, node: int) -> NDArray[np.int64]:
         """Return the children of one node; -1 is the virtual root."""
@@ -113,33 +118,59 @@ class LowestCommonAncestor:
         return np.where(low == high, low, self._steps[0][low])
 
 
+class Edges(NamedTuple):
+    """The edges to the labels of one level, if labels of it have several parents, by places.
+
+    ``parents`` are sorted by child, and ``firsts`` has the first edge of each child; ``children`` are sorted by parent.
+    """
+
+    parents: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    children: NDArray[np.int64]
+
+
 class Level(NamedTuple):
     """The labels of one level below the top; a place is a column in level order.
 
-    ``parents`` are the places of their parents, ``families`` the same without repeats, ``starts`` the first child of
-    each of these, counted from the start of the level.
+    ``parents`` are the places of their main parents, ``families`` those of all parents without repeats, ``starts`` the
+    first child of each of these, counted from the start of the level or in ``edges.children``.
     """
 
     places: slice
     parents: NDArray[np.int64]
     families: NDArray[np.int64]
     starts: NDArray[np.int64]
+    edges: Edges | None = None
 
 
 class LevelOrder:
     """Labels level by level from the top, siblings side by side, so that operations work on slices.
 
+    With several parents, a label's level here is the number of labels on its longest path, so that all its parents are
+    above it.
+
+    Args:
+        parents: the main parent of each label, (K,), -1 for a top label.
+        levels: the labels of each level.
+        edges: labels and their further parents, (2, E).
+
     Attributes:
         labels: the label at each place, (K,).
         places: the place of each label, (K,).
         parents: the place of the parent of the label at each place, -1 for a top label, (K,).
-        sizes: the labels in the branch of the label at each place, itself included, (K,).
-        steps: the position of the label at each place in a depth-first walk, (K,).
+        sizes: in a tree, the labels in the branch of the label at each place, itself included, (K,).
+        steps: in a tree, the position of the label at each place in a depth-first walk, (K,).
         spans: the places of each level, from the top.
     """
 
-    def __init__(self, parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]]) -> None:
+    def __init__(
+        self, parents: NDArray[np.int64], levels: Sequence[NDArray[np.int64]], edges: NDArray[np.int64] | None = None
+    ) -> None:
         count = len(parents)
+        further = np.zeros((2, 0), dtype=np.int64) if edges is None else edges
+        at_level = np.zeros(count, dtype=np.int64)
+        if further.size:
+            at_level[np.concatenate(levels)] = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
         self.places, self.parents = np.full((2, count), -1, dtype=np.int64)
         self.spans: list[slice] = []
         self._below: list[Level] = []
@@ -152,14 +183,16 @@ class LevelOrder:
             self.parents[span] = above[by_parent]
             self.spans.append(span)
             if end:
-                families, starts = np.unique(self.parents[span], return_index=True)
-                self._below.append(Level(span, self.parents[span], families, starts))
+                here = further[:, at_level[further[0]] == len(self.spans) - 1] if further.size else further
+                self._below.append(_level(span, self.parents[span], self.places[here] if here.size else here))
             end = span.stop
         self.labels = np.argsort(self.places)
+        if further.size:
+            return  # branches and a walk are those of main parents
         self.sizes = np.ones(count, dtype=np.int32)
         self.carry_up(self.sizes[None], np.add)
         self.steps = np.cumsum(self.sizes, dtype=np.int32) - self.sizes  # final for the top labels only
-        for span, above, _, starts in self._below:
+        for span, above, _, starts, _ in self._below:
             before = np.cumsum(self.sizes[span]) - self.sizes[span]  # labels in the branches to the left
             first = np.repeat(before[starts], np.diff(np.append(starts, len(above))))
             self.steps[span] = self.steps[above] + 1 + before - first
@@ -172,16 +205,28 @@ class LevelOrder:
         """Return a copy of an arranged matrix with its columns in the taxonomy's order."""
         return np.take(arranged, self.places, axis=1)
 
-    def carry_down(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
-        """Replace each label's column by ``combine(label, its parent)``, from the top, in place."""
+    def carry_down(self, arranged: NDArray[Any], combine: np.ufunc, among: np.ufunc | None = None) -> None:
+        """Replace each label's column by ``combine(label, its parent)``, from the top, in place.
+
+        Several parents of a label are first combined by ``among``, which is ``combine`` if left out.
+        """
         for level in self._below:
             own = arranged[:, level.places]
-            combine(own, np.take(arranged, level.parents, axis=1), out=own)
+            if level.edges is None:
+                above = np.take(arranged, level.parents, axis=1)
+            else:
+                above = np.take(arranged, level.edges.parents, axis=1)
+                above = (among or combine).reduceat(above, level.edges.firsts, axis=1)
+            combine(own, above, out=own)
 
     def carry_up(self, arranged: NDArray[Any], combine: np.ufunc) -> None:
-        """Replace each label's column by ``combine`` of itself and its children, from the bottom, in place."""
+        """Replace each label's column by ``combine`` of itself and its children, from the bottom, in place.
+
+        A label with several parents counts for each of them; ``np.add`` sums over paths, not over labels.
+        """
         for level in reversed(self._below):
-            children = combine.reduceat(arranged[:, level.places], level.starts, axis=1)
+            below = arranged[:, level.places] if level.edges is None else arranged[:, level.edges.children]
+            children = combine.reduceat(below, level.starts, axis=1)
             arranged[:, level.families] = combine(arranged[:, level.families], children)
 
     def carried_up(self, matrix: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
@@ -192,6 +237,19 @@ class LevelOrder:
             self.carry_up(arranged, combine)
             carried[rows] = self.restore(arranged)
         return carried
+
+
+def _level(span: slice, parents: NDArray[np.int64], further: NDArray[np.int64]) -> Level:
+    """Return a level from the places of its main parents and of its further edges, (2, E)."""
+    if not further.size:
+        families, starts = np.unique(parents, return_index=True)
+        return Level(span, parents, families, starts)
+    children = np.append(np.arange(span.start, span.stop), further[0])
+    above = np.append(parents, further[1])
+    by_child, by_parent = np.argsort(children, kind="stable"), np.argsort(above, kind="stable")
+    families, starts = np.unique(above[by_parent], return_index=True)
+    firsts = np.searchsorted(children[by_child], np.arange(span.start, span.stop))
+    return Level(span, parents, families, starts, Edges(above[by_child], firsts, children[by_parent]))
 
 
 class Ordered(Protocol):

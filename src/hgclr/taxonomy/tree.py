@@ -27,13 +27,15 @@ from hgclr.taxonomy.formats import (
     write_literature,
     write_table,
 )
-from hgclr.taxonomy.order import Children, LevelOrder, LowestCommonAncestor, read_only
+from hgclr.taxonomy.order import Children, LevelOrder, LowestCommonAncestor, find_ranks, read_only
 from hgclr.taxonomy.vocabularies import write_skos
 
 logger = logging.getLogger(__name__)
 NamePath = tuple[str, ...]
 """The names from a top label down to a label."""
 MODEL_REMEDY = "give a folder that hgclr train or hgclr export wrote"
+MOST_PATHS = 100
+"""Maximum number of paths shown for a label: a graph may have exponentially many."""
 SHOWN = 5
 """Maximum number of candidates in an error message."""
 SUGGESTED = 200
@@ -46,7 +48,7 @@ class Taxonomy:
     A virtual root is above the top labels. It is not a label; its index is -1 and its depth 0.
 
     A label may have several parents. The first is its main parent; depth, levels, distances, branches and
-    :meth:`path` follow main parents. Ancestors, children, closure and ``order`` follow all parents.
+    :meth:`path` follow main parents. Children, closure and ``order`` follow all parents.
 
     Two trees are equal if ids, names and parents are equal and in the same order; other fields are not compared.
 
@@ -131,7 +133,7 @@ class Taxonomy:
         by_depth = np.argsort(self._depths, kind="stable").astype(np.int64, copy=False)
         self._levels = tuple(map(read_only, np.split(by_depth, np.cumsum(np.bincount(self._depths)[1:-1]))))
         inner = np.zeros(len(self._ids) + 1, dtype=np.bool_)  # the last entry, at -1, is the virtual root
-        inner[self._parents] = True
+        inner[self._parents] = inner[self._further[1]] = True
         self._leaves = read_only(np.flatnonzero(~inner[:-1]))
         self._indexes: dict[str, _LabelIndex] = {}
 
@@ -197,18 +199,35 @@ class Taxonomy:
 
     @cached_property
     def order(self) -> LevelOrder:
-        """The labels level by level, for operations on whole label matrices."""
-        return LevelOrder(self._parents, self._levels)
+        """The labels level by level, each below all its parents, for operations on whole label matrices."""
+        if self.is_tree:
+            return self._main_order
+        return LevelOrder(self._parents, self.generations, self._further)
+
+    @cached_property
+    def generations(self) -> tuple[NDArray[np.int64], ...]:
+        """The indices by the length of a label's longest path: all parents come first; in a tree, the levels."""
+        if self.is_tree:
+            return self._levels
+        ranks = find_ranks(self._parents, self._more_parents)
+        return tuple(read_only(np.flatnonzero(ranks == rank)) for rank in range(1, int(ranks.max()) + 1))
 
     @cached_property
     def walk(self) -> NDArray[np.int64]:
-        """The indices in the order of a depth-first walk: each label followed by all labels below it; read-only."""
-        return read_only(self.order.labels[np.argsort(self.order.steps)])
+        """The indices in a depth-first walk of the main parents: each label before its branch; read-only."""
+        return read_only(self._main_order.labels[np.argsort(self._main_order.steps)])
 
     @cached_property
     def branch_sizes(self) -> NDArray[np.int64]:
-        """The number of labels in the branch of each label, itself included; shape (K,), read-only."""
-        return read_only(self.order.sizes[self.order.places].astype(np.int64))
+        """The labels in the branch of each label by main parents, itself included; shape (K,), read-only."""
+        return read_only(self._main_order.sizes[self._main_order.places].astype(np.int64))
+
+    @cached_property
+    def edges(self) -> NDArray[np.int64]:
+        """Labels and their parents, (2, E), sorted by label, the main parent first, -1 above the top; read-only."""
+        main = np.stack([np.arange(len(self)), self._parents])
+        both = main if self.is_tree else np.concatenate([main, self._further], axis=1)
+        return read_only(both if self.is_tree else both[:, np.argsort(both[0], kind="stable")])
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -235,29 +254,50 @@ class Taxonomy:
         return {kind: getattr(self, kind) for kind in kinds}
 
     def children(self, index: int) -> NDArray[np.int64]:
-        """Return the children of a label in index order; -1 gives the top labels."""
+        """Return the children of a label, by any parent, in index order; -1 gives the top labels."""
         return self._children.of(int(self._checked(index)))
 
+    def parents_of(self, index: int) -> tuple[int, ...]:
+        """Return all parents of a label, the main one first; none for a top label."""
+        parent = self._parent_list[index]
+        return () if parent < 0 else (parent, *self._more_parents[index])
+
     def ancestors(self, index: int) -> NDArray[np.int64]:
-        """Return the ancestors of a label, nearest first, without the label itself."""
+        """Return the ancestors of a label along its main path, nearest first, without the label itself."""
         return np.array(self._climb(index)[1:], dtype=np.int64)
 
     def path(self, index: int) -> NDArray[np.int64]:
-        """Return the labels from the top label down to this one, included."""
+        """Return the labels from the top label down to this one, included, along main parents."""
         return np.array(self._climb(index)[::-1], dtype=np.int64)
 
     def path_names(self, index: int) -> tuple[str, ...]:
-        """Return the names from the top label down to this label, included."""
+        """Return the names from the top label down to this label, included, along main parents."""
         return tuple(self._names[node] for node in reversed(self._climb(index)))
 
     def path_name(self, index: int, separator: str = " > ") -> str:
-        """Return the names on the path to a label, joined by ``separator``."""
+        """Return the names on the main path to a label, joined by ``separator``."""
         return separator.join(self.path_names(index))
+
+    def all_path_names(self, index: int) -> tuple[NamePath, ...]:
+        """Return the names on every path to a label, main path first; at most :data:`MOST_PATHS`."""
+        if self.is_tree:
+            return (self.path_names(index),)
+        paths: list[NamePath] = []
+        pending: list[tuple[int, NamePath]] = [(int(self._checked(index)), ())]
+        while pending and len(paths) < MOST_PATHS:
+            node, below = pending.pop()
+            names = (self._names[node], *below)
+            pending += [(parent, names) for parent in reversed(self.parents_of(node))]
+            if self._parent_list[node] < 0:
+                paths.append(names)
+        return tuple(paths)
 
     def path_ends(self, labels: Iterable[int]) -> list[int]:
         """Return the labels at which a document's paths end, in the given order."""
         labels = list(labels)
         above = {self._parent_list[label] for label in labels}
+        if not self.is_tree:
+            above.update(parent for label in labels for parent in self._more_parents[label])
         return [label for label in labels if label not in above]
 
     def ends_inside(self, labels: Iterable[int]) -> bool:
@@ -270,6 +310,8 @@ class Taxonomy:
         rows, labels = np.nonzero(matrix)
         parents = self._parents[labels]
         ends[rows[parents >= 0], parents[parents >= 0]] = False
+        for label, parent in self._further.T.tolist():
+            ends[matrix[:, label], parent] = False
         return ends
 
     def lca(self, first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
@@ -289,9 +331,12 @@ class Taxonomy:
     def closure(self, indices: ArrayLike) -> NDArray[np.int64]:
         """Return the given labels and all their ancestors, sorted."""
         closed: set[int] = set()
-        for node in self._checked(indices).ravel().tolist():
+        pending = self._checked(indices).ravel().tolist()
+        while pending:
+            node = pending.pop()
             while node != -1 and node not in closed:
                 closed.add(node)
+                pending += self._more_parents[node]
                 node = self._parent_list[node]
         return np.array(sorted(closed), dtype=np.int64)
 
@@ -481,8 +526,18 @@ class Taxonomy:
         return parents
 
     @cached_property
+    def _main_order(self) -> LevelOrder:
+        return LevelOrder(self._parents, self._levels)
+
+    @cached_property
+    def _further(self) -> NDArray[np.int64]:
+        """Labels and their parents beside the main one, (2, E)."""
+        pairs = [(label, parent) for label, others in enumerate(self._more_parents) if others for parent in others]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+
+    @cached_property
     def _children(self) -> Children:
-        return Children(self._parents)
+        return Children(self.edges)
 
     @cached_property
     def _leaf_set(self) -> frozenset[int]:
