@@ -98,7 +98,10 @@ def scores(tree: Taxonomy, rows: Rows, effort: str, folder: Path, encoder: str) 
                 row = {"text": text, "labels": [tree.ids[one] for one in sorted(tree.closure([label]).tolist())]}
                 file.write(json.dumps(row) + "\n")
     run = RunConfig(
-        data={"path": data}, model={"encoder": encoder}, training={"effort": effort, "seed": SEED}, output=folder / "run"
+        data={"path": data},
+        model={"encoder": encoder},
+        training={"effort": effort, "seed": SEED},
+        output=folder / "run",
     )
     train(run)
     test = json.loads((folder / "run" / "metrics.json").read_text())["test"]
@@ -124,7 +127,9 @@ def main() -> None:
                 found[f"{effort}, {name}"] = scores(one, rows, effort, Path(folder), arguments.encoder)
     counts = {split: len(texts) for split, texts in rows.items()}
     counts |= {"labels": len(tree), "alternative_names": sum(map(len, tree.alternatives))}
-    write({"set": arguments.set, "encoder": arguments.encoder, **counts, "test": found, **provenance()}, arguments.output)
+    write(
+        {"set": arguments.set, "encoder": arguments.encoder, **counts, "test": found, **provenance()}, arguments.output
+    )
     headings = ("effort, alternative names", "Micro-F1", "Macro-F1")
     show(arguments.set, headings, [(name, *(f"{100 * one:.1f}" for one in of.values())) for name, of in found.items()])
 

@@ -89,9 +89,7 @@ def import_files(
         raise InputError("other formats lose alternative names", path=output, remedy=remedy)
     languages = tuple(part.strip() for part in (language or "").split(",") if part.strip())
     choices = Choices(languages, below, depth, scheme, keep_deprecated, keep_groups, cut_cycles)
-    taxonomy, found = Taxonomy.import_from(
-        [local(file) for file in files], choices, format=format, separator=separator
-    )
+    taxonomy, found = Taxonomy.import_from([local(file) for file in files], choices, format=format, separator=separator)
     taxonomy.write(output)
     counts = {
         "labels": len(taxonomy),

@@ -75,8 +75,8 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
         if others := [(label, text) for label, texts in enumerate(tree.alternatives) for text in texts]:
-            owners, texts = zip(*others, strict=True)
-            names.index_add_(0, torch.tensor(owners), F.normalize(text_vectors(self, tokenizer, texts), dim=-1))
+            directions = F.normalize(text_vectors(self, tokenizer, [text for _, text in others]), dim=-1)
+            names.index_add_(0, torch.tensor([label for label, _ in others]), directions)
             names = F.normalize(names, dim=-1)
         if described := [label for label, text in enumerate(tree.descriptions) if text]:
             texts = text_vectors(self, tokenizer, [tree.descriptions[label] for label in described])

@@ -169,7 +169,9 @@ def arrange(vocabulary: Vocabulary, choices: Choices, source: Source) -> tuple[l
     found.left_out["outside the chosen part"] = len(concepts) - len(parents)
     found.left_out, found.repairs = +found.left_out, +found.repairs  # without zeros
     taken = {key: concepts[key] for key in parents}
-    found.available = dict(Counter(tag for one in taken.values() for tag in {tag for tag, _ in one.names}).most_common())
+    found.available = dict(
+        Counter(tag for one in taken.values() for tag in {tag for tag, _ in one.names}).most_common()
+    )
     found.languages = tuple(one.strip().lower() for one in choices.languages) or _usual(taken, found.available)
     if choices.languages and not any(_matches(tag, found.languages[0]) for tag in found.available):
         listed = ", ".join(tag or "none" for tag in found.available)

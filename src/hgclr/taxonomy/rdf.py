@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote
 from xml.parsers import expat
 from xml.sax import SAXParseException
-from xml.sax.xmlreader import InputSource
 
-from rdflib import BNode, Graph, Literal, URIRef
+from rdflib import BNode, Graph, Literal
+from rdflib.parser import InputSource
 from rdflib.plugins.parsers.jsonld import to_rdf
 from rdflib.plugins.parsers.notation3 import BadSyntax, RDFSink, SinkParser
 from rdflib.plugins.parsers.rdfxml import create_parser
@@ -28,7 +28,11 @@ XL = "http://www.w3.org/2008/05/skos-xl#"
 RDF, RDFS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#"
 ISO, OWL = "http://purl.org/iso25964/skos-thes#", "http://www.w3.org/2002/07/owl#"
 GROUPS = {f"{CORE}Collection", f"{CORE}OrderedCollection", f"{ISO}ThesaurusArray", f"{ISO}ConceptGroup"}
-UP = {f"{CORE}broader", f"{ISO}superOrdinate", *(f"{ISO}broader{kind}" for kind in ("Generic", "Partitive", "Instantial"))}
+UP = {
+    f"{CORE}broader",
+    f"{ISO}superOrdinate",
+    *(f"{ISO}broader{kind}" for kind in ("Generic", "Partitive", "Instantial")),
+}
 DOWN = {f"{CORE}narrower", f"{CORE}member", f"{ISO}subordinateArray"}
 DOWN |= {f"{ISO}narrower{kind}" for kind in ("Generic", "Partitive", "Instantial")}
 NAME, LABEL, ALTERNATIVE = f"{CORE}prefLabel", f"{RDFS}label", f"{CORE}altLabel"
@@ -36,6 +40,7 @@ TEXTS = {NAME, LABEL, ALTERNATIVE, f"{CORE}definition", f"{CORE}scopeNote"}
 XL_NAMES = {f"{XL}prefLabel": NAME, f"{XL}altLabel": ALTERNATIVE}
 BASE = "file:///"
 """Base of relative URIs in a file that does not give one."""
+CHUNK = 2**16
 LONGEST_ENTITY, LONGEST_TEXT = 200, 2**20
 """Limits on an entity, which abbreviates a namespace, and on the text of one XML element."""
 
@@ -172,6 +177,8 @@ def read_skos(sources: Sequence[Source], data: Any = None) -> Vocabulary:
             raise _damaged(source, error._why, error.lines + 1) from None
         except SAXParseException as error:
             raise _damaged(source, error.getMessage(), error.getLineNumber()) from None
+        except expat.ExpatError as error:
+            raise _damaged(source, expat.ErrorString(error.code), error.lineno) from None
         except RecursionError:
             raise _damaged(source, "nested too deep") from None
         except Exception as error:  # damaged files make rdflib raise errors of many types
@@ -199,36 +206,30 @@ def _damaged(source: Source, reason: str, line: int | None = None) -> InputError
 
 
 def _check_entities(source: Source) -> None:
-    """Refuse a DOCTYPE that names another file, or entities that are long or contain entities."""
+    """Refuse a DOCTYPE that names another file, or entities that are external, long or contain entities."""
     parser = expat.ParserCreate()
+    begun = False
 
-    def doctype(name: str, system: str | None, public: str | None, internal: int) -> None:  # noqa: ARG001
+    def refuse(what: str) -> None:
+        raise source.error(what, parser.CurrentLineNumber, "remove the DOCTYPE; hgclr reads only the file itself")
+
+    def doctype(_name: str, system: str | None, public: str | None, _internal: int) -> None:
         if system is not None or public is not None:
-            raise refused("the DOCTYPE names another file")
+            refuse("the DOCTYPE names another file")
 
-    def entity(
-        name: str, parameter: int, value: str | None, base: str | None, system: str | None, public: str | None,  # noqa: ARG001
-        notation: str | None,  # noqa: ARG001
-    ) -> None:
+    def entity(name: str, parameter: int, value: str | None, *_places: str | None) -> None:
         if value is None or parameter or len(value) > LONGEST_ENTITY or "&" in value or "%" in value:
-            raise refused(f"the entity {name[:40]!r} is external, long, or made of entities")
+            refuse(f"the entity {name[:40]!r} is external, long, or made of entities")
 
-    def refused(what: str) -> InputError:
-        return source.error(what, parser.CurrentLineNumber, "remove the DOCTYPE; hgclr reads only the file itself")
-
-    class Begun(Exception):  # noqa: N818
-        pass
-
-    def start(name: str, attributes: object) -> None:  # noqa: ARG001
-        raise Begun
+    def start(_name: str, _attributes: object) -> None:
+        nonlocal begun
+        begun = True
 
     parser.StartDoctypeDeclHandler, parser.EntityDeclHandler, parser.StartElementHandler = doctype, entity, start
-    try:
-        parser.Parse(source.text, True)
-    except Begun:
-        pass
-    except expat.ExpatError as error:
-        raise _damaged(source, expat.ErrorString(error.code), error.lineno) from None
+    for place in range(0, len(source.text), CHUNK):
+        parser.Parse(source.text[place : place + CHUNK])
+        if begun:  # entities are declared before the first element
+            return
 
 
 def _limit_texts(handler: Any, source: Source) -> None:

@@ -26,6 +26,7 @@ LINKS = (("concepturi", "broaderuri"), ("childid", "parentid"))
 
 
 def is_xml(text: str) -> bool:
+    """Return whether a text begins as XML; an IRI of Turtle has no attributes."""
     return XML.match(text) is not None
 
 
@@ -73,6 +74,7 @@ def read_ids(source: Source, separator: str) -> Vocabulary:
 
 
 def is_esco(header: str) -> bool:
+    """Return whether a line is the header of ESCO's tables of concepts."""
     return LABEL in header.casefold().replace('"', "").split(",")
 
 
