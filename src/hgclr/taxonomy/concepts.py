@@ -167,7 +167,6 @@ def arrange(vocabulary: Vocabulary, choices: Choices, source: Source) -> tuple[l
             if key in places
         }
     found.left_out["outside the chosen part"] = len(concepts) - len(parents)
-    found.left_out, found.repairs = +found.left_out, +found.repairs  # without zeros
     taken = {key: concepts[key] for key in parents}
     found.available = dict(
         Counter(tag for one in taken.values() for tag in {tag for tag, _ in one.names}).most_common()
@@ -177,6 +176,7 @@ def arrange(vocabulary: Vocabulary, choices: Choices, source: Source) -> tuple[l
         listed = ", ".join(tag or "none" for tag in found.available)
         raise source.error(f"no name is in the language {found.languages[0]!r}", remedy=f"languages: {listed}")
     entries = _entries(taken, parents, found)
+    found.left_out, found.repairs = +found.left_out, +found.repairs  # without zeros
     return entries, found
 
 
