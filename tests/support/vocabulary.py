@@ -1,4 +1,4 @@
-"""One small vocabulary in every format: Science > Physics > Optics; Optics is also below Light; Alchemy is deprecated."""
+"""One vocabulary in every format: Science > Physics > Optics; Optics also below Light; Alchemy is deprecated."""
 
 from __future__ import annotations
 

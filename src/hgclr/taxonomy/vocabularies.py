@@ -51,7 +51,8 @@ def read_ids(source: Source, separator: str) -> Vocabulary:
             raise source.error(f"not an id and a path: {line.strip()[:60]!r}", number, "write 'id : A > B'")
         identifier, text = match[1] or match[3], match[2] or match[4]
         path = tuple(name.strip() for name in text.split(separator))
-        if not all(path):
+        sign = separator.strip()
+        if not all(name and name.strip(sign) == name for name in path):
             raise source.error("empty label name", number, "fill in the name or delete the entry")
         if identifier in found.concepts:
             raise source.error(f"the id {identifier!r} is used twice", number, "give each label a different id")
