@@ -323,3 +323,17 @@ def test_a_way_with_far_more_exact_documents_than_the_chosen_one_is_named(exact:
         after=chosen.held_out,
     )
     assert found.most_exact == (other if named else None)
+
+
+def test_one_path_end_per_document_makes_best_path_a_candidate_in_a_graph() -> None:
+    """The closure of a label with two parents has two labels of one level."""
+    graph = Taxonomy(["a", "b", "c", "d"], [-1, -1, 0, 0], more_parents=[(), (), (1,), ()])
+    random = np.random.default_rng(0)
+    ends = np.eye(4, dtype=bool)[random.integers(2, 4, 60)]
+    gold = graph.close(ends)
+    logits = (3.0 * gold - 1.5 + random.normal(0, 1, gold.shape)).astype(np.float32)
+    found = calibrate(Outputs(logits, gold), Decisions(graph))
+    assert {candidate.rule for candidate in found.candidates} == {"closure", "drop-orphans", "best-path"}
+    several = graph.close(random.random(gold.shape) < 0.5)
+    found = calibrate(Outputs(logits, several), Decisions(graph))
+    assert {candidate.rule for candidate in found.candidates} == {"closure", "drop-orphans"}

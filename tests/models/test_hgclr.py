@@ -254,3 +254,15 @@ def test_the_fast_label_side_has_the_same_loss_and_gradient(
         loss = model(**batch, noise=noise_for(batch, len(taxonomy))).loss
         results.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
     torch.testing.assert_close(results[0], results[1], atol=1e-6, rtol=1e-4)
+
+
+def test_a_label_with_several_parents_trains_on_the_tree_of_main_parents(make_encoder, taxonomy) -> None:
+    further = [()] * len(taxonomy)
+    further[taxonomy.resolve("optics")] = (taxonomy.resolve("society"),)
+    graph = type(taxonomy)(**taxonomy.arguments() | {"more_parents": further})
+    outputs = []
+    for tree in (taxonomy, graph):
+        model, tokenizer = make_model(make_encoder, tree)
+        batch = batch_of(tokenizer, tree)
+        outputs.append(model(**batch, noise=noise_for(batch, len(tree))).loss)
+    torch.testing.assert_close(*outputs)

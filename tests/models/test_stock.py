@@ -13,7 +13,9 @@ from transformers import PreTrainedModel
 
 from hgclr.models import FlatForSequenceClassification, load_deployed
 from hgclr.models.base import load_tokenizer
-from hgclr.models.stock import from_modules, no_stock_form, to_stock, write_modules
+from hgclr.models.stock import from_modules, from_stock, no_stock_form, to_stock, write_modules
+from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.tree import read_model_tree
 
 SHAPES = [(1, 1), (1, 30), (5, 17), (16, 3)]
 
@@ -46,6 +48,33 @@ def logits_of(model: PreTrainedModel) -> list[torch.Tensor]:
         with torch.inference_mode():
             found.append(model(input_ids=ids, attention_mask=mask).logits)
     return found
+
+
+def test_several_parents_codes_and_alternative_names_stay_in_every_form(make_flat, tmp_path: Path) -> None:
+    model = make_flat()
+    tree = model.config.taxonomy
+    further: list[tuple[int, ...]] = [()] * len(tree)
+    further[tree.resolve("optics")] = (tree.resolve("society"),)
+    codes = [f"{index}." for index in range(len(tree))]
+    graph = Taxonomy(
+        **tree.arguments() | {"more_parents": further, "codes": codes, "alternatives": [("x",)] * len(tree)}
+    )
+    model.config.set_taxonomy(graph)
+    model.save_pretrained(tmp_path / "own")
+    to_stock(model).save_pretrained(tmp_path / "stock")
+    write_modules(model, tmp_path)
+    loaded = [load_deployed(tmp_path / "own"), from_stock(tmp_path / "stock"), from_modules(tmp_path)]
+    known = [
+        *(each.config.taxonomy for each in loaded),
+        read_model_tree(tmp_path / "own"),
+        read_model_tree(tmp_path / "stock"),
+    ]
+    for found in known:
+        assert found == graph
+        assert (found.codes, found.alternatives) == (graph.codes, graph.alternatives)
+    model.config.set_taxonomy(tree)
+    assert model.config.taxonomy.is_tree
+    assert "label_more_parents" not in to_stock(model).config.hgclr
 
 
 def change(path: Path, **fields: object) -> None:

@@ -59,13 +59,17 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("described", [{}, {"optics": "lens and mirror", "science": "atom"}])
 def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
-    encoder: str, taxonomy: Taxonomy, described: dict[str, str]
+    encoder: str, taxonomy: Taxonomy, described: dict[str, str], several: bool
 ) -> None:
     """The head's rows from their definition, with vectors of equal length so that the dot product is the cosine."""
     descriptions = [described.get(identifier) for identifier in taxonomy.ids]
-    taxonomy = Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions)
+    further: list[tuple[int, ...]] = [()] * len(taxonomy)
+    if several:
+        further[taxonomy.resolve("optics")] = (taxonomy.resolve("society"), taxonomy.resolve("chemistry"))
+    taxonomy = Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions, more_parents=further)
     tokenizer = load_tokenizer(encoder)
     model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
     model.classify_by_names(tokenizer)
@@ -83,7 +87,7 @@ def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
         for name, text in zip(taxonomy.names, descriptions, strict=True)
     ]
     for label in range(len(taxonomy)):
-        below = [names[other] for other in range(len(taxonomy)) if label in taxonomy.ancestors(other)]
+        below = [names[other] for other in range(len(taxonomy)) if label in set(taxonomy.closure([other])) - {other}]
         row = names[label]
         if below:
             row = direction(row + direction(np.mean(below, axis=0)))

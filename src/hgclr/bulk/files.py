@@ -6,7 +6,7 @@ import glob
 import gzip
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -184,12 +184,16 @@ def make_chunk(
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns added to tables besides ``labels`` and ``probabilities``; ``raw`` keeps cells that are formulas."""
+    """Columns added to tables besides ``labels`` and ``probabilities``; ``raw`` keeps cells that are formulas.
+
+    With ``several_paths``, labels in Parquet have a field ``paths``.
+    """
 
     paths: bool = False
     abstained: bool = False
     error: bool = False
     raw: bool = False
+    several_paths: bool = False
 
 
 Labelled = Iterator[tuple[Chunk, list[Answer]]]
@@ -215,7 +219,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
             path = None if target is None else stack.enter_context(new_file(target))
             if kind == "parquet":
                 assert path is not None  # the command line rejects it for standard output
-                write = stack.enter_context(_parquet_writer(path, columns, first[0]))
+                write = stack.enter_context(_parquet_writer(path, columns, first[0], added))
             else:
                 stream: IO[str] = sys.stdout
                 if path is not None and target is not None:
@@ -259,6 +263,11 @@ def _json(value: object) -> str:
     return json_text(value, default=str).encode(errors="backslashreplace").decode()
 
 
+def paths_of(label: Mapping[str, Any]) -> list[list[str]]:
+    """Return all paths of a predicted label, from its JSON form."""
+    return label.get("paths") or [label["path"]]
+
+
 def _text_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Sequence[str], *, raw: bool) -> Write:
     if kind == "jsonl":
 
@@ -276,11 +285,16 @@ def _text_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Seq
     def write(chunk: Chunk, answers: list[Answer]) -> None:
         for values, answer in zip(chunk.cells(), answers, strict=True):
             labels = answer.get("labels", [])
-            inside = {tuple(label["path"][:-1]) for label in labels}
+            inside = {tuple(path[:-1]) for label in labels for path in paths_of(label)}
             cells = {
                 "labels": [label["id"] for label in labels],
                 "probabilities": [str(label["probability"]) for label in labels],
-                "paths": [PATH_SEPARATOR.join(label["path"]) for label in labels if tuple(label["path"]) not in inside],
+                "paths": [
+                    PATH_SEPARATOR.join(path)
+                    for label in labels
+                    if tuple(label["path"]) not in inside
+                    for path in paths_of(label)
+                ],
                 "abstained": [label["id"] for label in answer.get("abstained", [])],
             }
             if unclear := [label for parts in cells.values() for label in parts if SEPARATOR in label]:
@@ -294,14 +308,16 @@ def _text_writer(stream: IO[str], kind: Format, columns: Sequence[str], own: Seq
 
 
 @contextmanager
-def _parquet_writer(path: Path, columns: Sequence[str], first: Chunk) -> Iterator[Write]:
+def _parquet_writer(path: Path, columns: Sequence[str], first: Chunk, own: Columns) -> Iterator[Write]:
     """Yield the function that writes a chunk as one row group."""
     require_extra("pyarrow", extra="parquet", capability="Parquet")
     import pyarrow
     import pyarrow.parquet
 
     text = pyarrow.string()
-    label = pyarrow.struct([("id", text), ("path", pyarrow.list_(text)), ("probability", pyarrow.float64())])
+    names = pyarrow.list_(text)
+    several = [("paths", pyarrow.list_(names))] if own.several_paths else []
+    label = pyarrow.struct([("id", text), ("path", names), ("probability", pyarrow.float64()), *several])
     labels = [("labels", pyarrow.list_(label)), ("abstained", pyarrow.list_(label)), ("truncated", pyarrow.bool_())]
     prediction = pyarrow.struct([*labels, ("note", text), ("error", text)])
     with _fitting(first):

@@ -113,7 +113,8 @@ def predict_files(
     changes: dict[str, Any] = {"rule": rule, "threshold": threshold, "paths": paths, "abstain_below": abstain_below}
     decisions = classifier.decisions.changed(**changes)
     text_columns = text_columns_of(found, text_column)
-    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
+    several = not decisions.taxonomy.is_tree
+    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw, several)
     chosen = [text_columns, leaf_paths, skip_bad_rows, raw]
     settings = {"model": fingerprint(found), "decisions": decisions.to_json() | {"provenance": {}}, "options": chosen}
     with locked(lock_file(folder, LOCK), "labelling", remedy="wait until it is done, or give another --output"):

@@ -137,7 +137,8 @@ def predict(
                     Console().print(prediction_tree(text, prediction))
             yield chunk, chunk.answers(prediction.to_json() for prediction in predictions)
 
-    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw)
+    several = not decisions.taxonomy.is_tree
+    added = Columns(leaf_paths, bool(decisions.abstain_below), skip_bad_rows, raw, several)
     bad = blank = 0
     with progress_bar() as bar:
         bar.disable = bar.disable or on_terminal

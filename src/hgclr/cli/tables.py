@@ -32,7 +32,8 @@ AGAINST = ("#b5aba1", "#c9a27d", "#dd9555", "#ee8a2d")
 def prediction_tree(text: str, prediction: Prediction) -> Tree:
     """Return the labels of a text as a tree with a bar for each probability.
 
-    Abstained labels are grey with a question mark; parents that are not predicted are grey without a bar.
+    Abstained labels are grey with a question mark; parents that are not predicted are grey without a bar. A label is
+    drawn under its main parent, with its other paths beside it.
     """
 
     def bar(label: PredictedLabel) -> str:
@@ -42,9 +43,11 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
     known = {}
     for label in prediction.labels:
         colour = "green" if label.probability >= 0.75 else "yellow" if label.probability >= 0.5 else "red"
-        known[label.path] = Text.assemble((bar(label), colour), f" {label.probability:4.0%} ", label.path[-1])
+        known[label.path] = Text.assemble(
+            (bar(label), colour), f" {label.probability:4.0%} ", label.path[-1], (also_under(label), "dim")
+        )
     for label in prediction.abstained:
-        known[label.path] = Text(f"{bar(label)} {label.probability:4.0%} {label.path[-1]} ?", "dim")
+        known[label.path] = Text(f"{bar(label)} {label.probability:4.0%} {label.path[-1]} ?{also_under(label)}", "dim")
     tree = Tree(Text(excerpt(text, 100), "bold"), guide_style="dim")
     branches: dict[tuple[str, ...], Tree] = {(): tree}
     if not prediction.labels:
@@ -57,6 +60,13 @@ def prediction_tree(text: str, prediction: Prediction) -> Tree:
                 shown = known.get(path, Text(f"{path[-1]} (not predicted)", "dim"))
                 branches[path] = branches[path[:-1]].add(shown)
     return tree
+
+
+def also_under(label: PredictedLabel) -> str:
+    """Return the paths to a label's further places in the tree, such as `` (also under crafts)``."""
+    return (
+        f" (also under {'; '.join(' > '.join(path[:-1]) for path in label.other_paths)})" if label.other_paths else ""
+    )
 
 
 def print_scores(
@@ -180,7 +190,7 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
             *above, name = label.label.path
             status = "" if label.status == "predicted" else f" ({label.status})"
             start = (f"\n{label.label.probability:4.0%} ", "bold"), ("".join(f"{step} > " for step in above), "dim")
-            console.print(Text.assemble(*start, (name, "bold"), (status, "yellow")))
+            console.print(Text.assemble(*start, (name, "bold"), (also_under(label.label), "dim"), (status, "yellow")))
             if coloured:
                 read = explanation.text[: explanation.words[-1].stop].translate(HARMLESS)
                 marked = Text(read + (" …" if explanation.unread else ""))
@@ -207,7 +217,7 @@ def print_explanations(explanations: Iterable[Explanation], console: Console) ->
         say(f"\nwith {len(stability.kept)} of {counted(len(explanation.words), 'word')} {change}: {kept}")
         for what, labels in (("lost", stability.lost), ("gained", stability.gained)):
             for one in labels:
-                say(f"  {what}: {' > '.join(one.path)} ({one.probability:.0%})")
+                say(f"  {what}: {' > '.join(one.path)}{also_under(one)} ({one.probability:.0%})")
         console.print()
 
 

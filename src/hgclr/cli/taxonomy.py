@@ -133,8 +133,8 @@ def _print_import(console: Console, found: ImportSummary) -> None:
 def check(file: File, format: Format = "auto", separator: Separator = " > ") -> None:  # noqa: A002
     """Check that FILE is a valid label tree, and summarise it.
 
-    Faults are a cycle, two parents, an unknown parent, an empty or a repeated label: the error names the line and the
-    remedy, and the exit code is 2.
+    Faults are a cycle, an unknown parent, an empty or a repeated label: the error names the line and the remedy, and
+    the exit code is 2.
 
     Example: **hgclr taxonomy check labels.tsv**
 
@@ -145,13 +145,15 @@ def check(file: File, format: Format = "auto", separator: Separator = " > ") -> 
     taxonomy = Taxonomy.read(file, format=format, separator=separator)
     counts = [f"{len(level):,}" for level in taxonomy.levels]
     repeated = [name for name, count in Counter(taxonomy.names).most_common() if count > 1]
-    ((widest, children),) = Counter(taxonomy.parents.tolist()).most_common(1)
+    ((widest, children),) = Counter(taxonomy.edges[1].tolist()).most_common(1)
+    several = sum(map(bool, taxonomy.more_parents))
     facts = {
         "labels": f"{len(taxonomy):,}",
         "depth": f"{taxonomy.depth:,}",
         "per level": " · ".join(counts[:LEVELS]) + (" · …" if len(counts) > LEVELS else ""),
         "leaves": f"{len(taxonomy.leaves):,}",
         "repeated names": f"{len(repeated):,}" + (f", such as {repeated[0]!r}" if repeated else ""),
+        **({"several parents": f"{several:,}"} if several else {}),
         "descriptions": f"{sum(map(bool, taxonomy.descriptions)):,}",
         "most children": f"{children:,}, {'top labels' if widest < 0 else f'of {taxonomy.ids[widest]!r}'}",
     }
@@ -219,14 +221,15 @@ def convert(
     description_column: Annotated[
         str | None, option("Column of TABLE with descriptions; default: 'description'.", metavar="COLUMN")
     ] = None,
+    main_parents: Annotated[bool, option("Keep only the main parent of each label.", "--main-parents")] = False,
     format: Format = "auto",  # noqa: A002
     separator: Separator = " > ",
 ) -> None:
     """Write the label tree in FILE to OUTPUT in another format.
 
-    JSON and SKOS keep everything. Tables keep ids, names, descriptions, main parents and the order of the labels; the
-    literature's tab format keeps only ids and structure. A label whose id is no URI gets one in SKOS, from which hgclr
-    restores the id.
+    JSON and SKOS keep everything. Tables keep ids, names, descriptions and the order of the labels, the literature's tab
+    format only ids and structure; both need --main-parents if labels have several parents. A label whose id is no URI
+    gets one in SKOS, from which hgclr restores the id.
 
     Example: **hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv**
 
@@ -245,6 +248,8 @@ def convert(
             console.say(f"{descriptions}:{line}: skipped: {cell!r} matches no label, or several")
     elif label_column is not None or description_column is not None:
         raise InputError("--label-column and --description-column need a table", remedy="add --descriptions TABLE")
+    if main_parents:
+        taxonomy = Taxonomy(**taxonomy.arguments() | {"more_parents": None})
     taxonomy.write(output)
     described = sum(map(bool, taxonomy.descriptions))
     console.say(f"{output}: {len(taxonomy):,} labels written, {described:,} with a description")
@@ -324,4 +329,7 @@ def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool =
     text = Text(" ".join((path if whole_path else name).split("\n")))
     if identifier not in (name, path):
         text.append(f"  {' '.join(identifier.split(chr(10)))}", style="cyan")
+    if others := taxonomy.all_path_names(index)[1:]:
+        places = "; ".join(separator.join(other[:-1]) for other in others)
+        text.append(f"  also under {' '.join(places.split(chr(10)))}", style="dim")
     return text

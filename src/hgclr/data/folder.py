@@ -62,12 +62,12 @@ class RowForm:
 class LabelReader:
     """Reader of label cells: a list of labels, or one string of separated labels.
 
-    Each label is an id, an unambiguous name, or a path of names, which includes the ancestors.
+    Each label is an id, a code, an unambiguous name, or a path of names, which includes the ancestors.
     """
 
     def __init__(self, taxonomy: Taxonomy, form: RowForm) -> None:
         self._taxonomy, self._form = taxonomy, form
-        self._parents: list[int] = taxonomy.parents.tolist()
+        self._parents = [taxonomy.parents_of(label) for label in range(len(taxonomy))]
         self._known: dict[str, tuple[int, ...]] = {}
 
     def read_row(self, values: Mapping[str, object]) -> tuple[str, tuple[int, ...]]:
@@ -84,20 +84,20 @@ class LabelReader:
                     index = self._taxonomy.resolve(label, self._form.path_separator)
                 except InputError as error:
                     raise RowProblem(error.what, error.remedy) from None
-                path = self._taxonomy.path_name(index, self._form.path_separator)
-                with_ancestors = self._form.add_ancestors or (self._parents[index] != -1 and label == path)
+                paths = map(self._form.path_separator.join, self._taxonomy.all_path_names(index))
+                with_ancestors = self._form.add_ancestors or (bool(self._parents[index]) and label in paths)
                 indices = tuple(self._taxonomy.closure([index]).tolist()) if with_ancestors else (index,)
                 self._known[label] = indices
             found.update(indices)
         labels = tuple(sorted(found))
         for index in labels:
-            parent = self._parents[index]
-            if parent != -1 and parent not in found:
-                names = self._taxonomy.names
-                raise RowProblem(
-                    f"label without its parent: {names[index]!r} is given, {names[parent]!r} is not",
-                    "add the parent to the row, or pass --add-ancestors if rows name only the deepest labels",
-                )
+            for parent in self._parents[index]:
+                if parent not in found:
+                    names = self._taxonomy.names
+                    raise RowProblem(
+                        f"label without its parent: {names[index]!r} is given, {names[parent]!r} is not",
+                        "add the parent to the row, or pass --add-ancestors if rows name only the deepest labels",
+                    )
         return labels
 
     def _labels(self, cell: object) -> list[str]:
@@ -339,7 +339,7 @@ def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
     """
     owners = Counter(chain(taxonomy.names, *map(set, taxonomy.alternatives)))
     for label, text in enumerate(label_texts(taxonomy)):
-        labels = tuple(sorted(taxonomy.path(label).tolist()))
+        labels = tuple(taxonomy.closure([label]).tolist())
         path, description = _readable(taxonomy.path_name(label)), taxonomy.descriptions[label]
         others = [_readable(name) for name in taxonomy.alternatives[label] if owners[name] == 1]
         for words in dict.fromkeys([text, path, *others, *([description] if description else [])]):

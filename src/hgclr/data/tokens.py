@@ -131,9 +131,15 @@ def _key(folder: DataFolder, path: Path, backend: tokenizers.Tokenizer, sample: 
     """Return the name of the cache entry: a hash of everything that affects its content."""
     digest = hashlib.sha256()
     taxonomy = folder.taxonomy
+    optional = taxonomy.more_parents, taxonomy.codes, taxonomy.alternatives
     settings = {
         "format": FORMAT,
-        "taxonomy": [taxonomy.ids, taxonomy.names, taxonomy.parents.tolist()],
+        "taxonomy": [
+            taxonomy.ids,
+            taxonomy.names,
+            taxonomy.parents.tolist(),
+            *(optional if any(map(any, optional)) else ()),
+        ],
         "columns": [folder.form.text_column, folder.form.label_column],
         "separators": [folder.form.label_separator, folder.form.path_separator],
         "add_ancestors": folder.form.add_ancestors,

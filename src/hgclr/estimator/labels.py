@@ -234,7 +234,7 @@ def find_labels(
             raise InputError("the columns of y are not the labels of the tree in its order", remedy=remedy)
         yield from ((np.flatnonzero(row).tolist(), 0) for row in taxonomy.close(targets.content))
         return
-    by_path = {taxonomy.path_names(label): label for label in range(len(taxonomy))}
+    by_path = {path: label for label in range(len(taxonomy)) for path in taxonomy.all_path_names(label)}
 
     def find(label: Label) -> tuple[list[int], list[NamePath]]:
         """Return the indices of a label and its ancestors, and the paths of those that are not in the tree."""

@@ -406,7 +406,7 @@ def _finding(document: ContradictedDocument, score: float, scorer: Scorer, row: 
     taxonomy, strengths = scorer.taxonomy, scorer.strengths(document)
 
     def shown(label: int) -> PredictedLabel:
-        return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), document.probabilities[label])
+        return PredictedLabel.of(taxonomy, label, document.probabilities[label])
 
     def ordered(labels: Iterable[int]) -> list[int]:
         return sorted(labels, key=taxonomy.path_names)
@@ -447,7 +447,7 @@ def audit_csv(audit: Audit, *, raw: bool = False) -> bytes:
     """
 
     def paths(labels: tuple[PredictedLabel, ...]) -> str:
-        return "; ".join(" > ".join(label.path) for label in labels)
+        return "; ".join(" > ".join(path) for label in labels for path in label.paths)
 
     stream = io.StringIO(newline="")
     writer = TableWriter(stream, raw=raw)

@@ -236,7 +236,7 @@ def explain(
         return deciding.decide(deciding.probabilities(logits_of(classifier, texts, before_pass)))
 
     def shown(label: int, probabilities: NDArray[np.float32]) -> PredictedLabel:
-        return PredictedLabel(taxonomy.ids[label], taxonomy.path_names(label), float(probabilities[label]))
+        return PredictedLabel.of(taxonomy, label, float(probabilities[label]))
 
     read = read_text(classifier, text)
     whole = decide([read.ids.tolist()])

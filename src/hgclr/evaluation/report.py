@@ -259,6 +259,9 @@ def _labels(collected: Collector, training_counts: Counts | None) -> list[dict[s
             for name in ("gold", "predicted", "true_positives", "precision", "recall", "f1")
         },
     }
+    if not taxonomy.is_tree:
+        every = range(len(taxonomy))
+        columns["parents"] = [[taxonomy.ids[parent] for parent in taxonomy.parents_of(label)] for label in every]
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

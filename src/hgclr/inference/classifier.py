@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +36,30 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PredictedLabel:
-    """One label of a text: its id, the names from the top label down to it, and its probability."""
+    """One label of a text: its id, the names from the top label down to it, and its probability.
+
+    A label with several paths has the main one in ``path`` and the others in ``other_paths``.
+    """
 
     id: str
     path: tuple[str, ...]
     probability: float
+    other_paths: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy, label: int, probability: float) -> Self:
+        path, *others = taxonomy.all_path_names(label)
+        return cls(taxonomy.ids[label], path, probability, tuple(others))
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """All paths, the main one first."""
+        return (self.path, *self.other_paths)
 
     def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "path": list(self.path), "probability": round(self.probability, 4)}
+        """Return the fields in plain Python types; ``paths`` is there if there are several."""
+        fields = {"id": self.id, "path": list(self.path), "probability": round(self.probability, 4)}
+        return fields | {"paths": list(map(list, self.paths))} if self.other_paths else fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,11 +393,10 @@ class HierarchicalClassifier:
         return predictions, decided.probabilities
 
     def _labels(self, probabilities: NDArray[np.float32], chosen: NDArray[np.bool_]) -> tuple[PredictedLabel, ...]:
-        """Return the chosen labels of one text, parents first and siblings by name."""
+        """Return the chosen labels of one text, main parents first and siblings by name."""
         labels = np.flatnonzero(chosen)
         pairs = zip(labels.tolist(), probabilities[labels].tolist(), strict=True)
-        ids, path_names = self.taxonomy.ids, self.taxonomy.path_names
-        found = [PredictedLabel(ids[label], path_names(label), probability) for label, probability in pairs]
+        found = [PredictedLabel.of(self.taxonomy, label, probability) for label, probability in pairs]
         return tuple(sorted(found, key=lambda label: label.path))
 
     def predict_proba(self, texts: str | Sequence[str]) -> NDArray[np.float32]:

@@ -82,11 +82,16 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
             texts = text_vectors(self, tokenizer, [tree.descriptions[label] for label in described])
             names[described] = F.normalize(names[described] + F.normalize(texts, dim=-1), dim=-1)
         below, count = torch.zeros_like(names), torch.zeros(len(tree), 1)
-        for level in reversed(tree.levels[1:]):  # sums over all labels below each
+        for level in reversed(tree.levels[1:] if tree.is_tree else ()):  # sums over all labels below each
             parents = torch.from_numpy(tree.parents[level])
             labels = torch.from_numpy(level.copy())
             below.index_add_(0, parents, below[labels] + names[labels])
             count.index_add_(0, parents, count[labels] + 1)
+        if not tree.is_tree:  # a label counts once, however many paths lead to it
+            for label in range(len(tree)):
+                above = torch.from_numpy(tree.closure(list(tree.parents_of(label))))
+                below[above] += names[label]
+                count[above] += 1
         rows = torch.where(count > 0, F.normalize(names + F.normalize(below, dim=-1), dim=-1), names)
         self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
         self.classifier.bias.zero_()

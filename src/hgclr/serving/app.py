@@ -41,6 +41,7 @@ from hgclr.serving.messages import (
 from hgclr.serving.middleware import PUBLIC_PATHS, BodyLimit, KeyCheck, RequestLog, strict_route
 from hgclr.serving.monitoring import log_loop_error
 from hgclr.serving.service import Service, Settings
+from hgclr.taxonomy import Taxonomy
 
 LOCAL_HOSTS = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 PROBABILITIES = 2**18
@@ -247,9 +248,8 @@ def _describing_routes(service: Service) -> APIRouter:
     """Return the endpoints that describe the model and its label tree; their answers are built once."""
     router = APIRouter()
     classifier, taxonomy = service.classifier, service.classifier.taxonomy
-    parents = [taxonomy.ids[parent] if parent >= 0 else None for parent in taxonomy.parents.tolist()]
-    rows = zip(taxonomy.ids, taxonomy.names, parents, strict=True)
-    labels = _json_answer({"labels": [{"id": label, "name": name, "parent": parent} for label, name, parent in rows]})
+    tree = Taxonomy(**taxonomy.arguments() | {"descriptions": None})
+    labels = _json_answer(tree.to_json())
     model = _json_answer(
         {
             "name": service.name,
@@ -268,11 +268,14 @@ def _describing_routes(service: Service) -> APIRouter:
     @router.get(
         "/taxonomy",
         summary="The label tree",
-        response_model=dict[str, list[dict[str, str | None]]],
+        response_model=dict[str, list[dict[str, Any]]],
         responses={304: {"description": "The label tree matches the ETag in If-None-Match."}, **_problems()},
     )
     async def get_taxonomy(request: Request) -> Response:
-        """Return all labels in the model's order, each with the id of its parent."""
+        """Return all labels in the model's order, each with the id of its parent.
+
+        ``parents``, ``alt_labels`` and ``code`` are there for labels that have several parents, or one of these.
+        """
         known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
         if headers["ETag"] in known:
             return Response(status_code=304, headers=headers)

@@ -165,6 +165,7 @@ class LabelAnswer(BaseModel):
 
     id: str
     path: list[str] = Field(description="Names from the top label down to this one.")
+    paths: list[list[str]] = Field(default=[], description="All paths, if there are several; the main one is first.")
     probability: Share
 
 

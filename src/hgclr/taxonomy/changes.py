@@ -158,10 +158,12 @@ def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] |
     renamed = [
         pair for pair in pairs if (old.ids[pair.old], old.names[pair.old]) != (new.ids[pair.new], new.names[pair.new])
     ]
-    moved = []  # the new parent does not come from the old one
+    moved = []  # the new parent does not come from the old one, or the further parents differ
     for pair in pairs:
         above, below = int(old.parents[pair.old]), int(new.parents[pair.new])
-        if above != below if -1 in (above, below) else above not in sources[below]:
+        further = {target for parent in old.more_parents[pair.old] for target in targets[parent]}
+        moves = above != below if -1 in (above, below) else above not in sources[below]
+        if moves or further != {*new.more_parents[pair.new]}:
             moved.append(pair)
     changed = {*renamed, *moved}
     return TreeChanges(

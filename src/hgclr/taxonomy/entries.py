@@ -6,6 +6,7 @@ import csv
 import difflib
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -212,8 +213,8 @@ def _listed_twice(source: Source, first: LabelEntry, second: LabelEntry) -> Inpu
     else:
         one, other = ("the top" if entry.parent is None else repr(entry.parent) for entry in (first, second))
         what = f"the label {second.id!r} has two parents, {one}{_at_line(first.line)} and {other}"
-        copy = f"{second.id} ({second.parent or 2})"
-        remedy = f"choose one parent, or duplicate the label: list it again with another id, such as {copy!r}"
+        parents = f'{{"id": {json.dumps(second.id)}, "parents": [...]}}'
+        remedy = f"give two labels different ids; write one label with several parents as JSON, {parents}"
     return source.error(what, second.line, remedy)
 
 

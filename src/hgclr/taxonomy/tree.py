@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 NamePath = tuple[str, ...]
 """The names from a top label down to a label."""
 MODEL_REMEDY = "give a folder that hgclr train or hgclr export wrote"
+MAIN = "or drop the further parents: hgclr taxonomy convert --main-parents"
+"""The end of a remedy, where a tree is needed."""
 MOST_PATHS = 100
 """Maximum number of paths shown for a label: a graph may have exponentially many."""
 SHOWN = 5
@@ -198,10 +200,15 @@ class Taxonomy:
         return self._leaves
 
     @cached_property
+    def main_order(self) -> LevelOrder:
+        """The labels level by level, each below its main parent only."""
+        return LevelOrder(self._parents, self._levels)
+
+    @cached_property
     def order(self) -> LevelOrder:
         """The labels level by level, each below all its parents, for operations on whole label matrices."""
         if self.is_tree:
-            return self._main_order
+            return self.main_order
         return LevelOrder(self._parents, self.generations, self._further)
 
     @cached_property
@@ -215,12 +222,12 @@ class Taxonomy:
     @cached_property
     def walk(self) -> NDArray[np.int64]:
         """The indices in a depth-first walk of the main parents: each label before its branch; read-only."""
-        return read_only(self._main_order.labels[np.argsort(self._main_order.steps)])
+        return read_only(self.main_order.labels[np.argsort(self.main_order.steps)])
 
     @cached_property
     def branch_sizes(self) -> NDArray[np.int64]:
         """The labels in the branch of each label by main parents, itself included; shape (K,), read-only."""
-        return read_only(self._main_order.sizes[self._main_order.places].astype(np.int64))
+        return read_only(self.main_order.sizes[self.main_order.places].astype(np.int64))
 
     @cached_property
     def edges(self) -> NDArray[np.int64]:
@@ -256,6 +263,15 @@ class Taxonomy:
     def children(self, index: int) -> NDArray[np.int64]:
         """Return the children of a label, by any parent, in index order; -1 gives the top labels."""
         return self._children.of(int(self._checked(index)))
+
+    def require_tree(self, what: str, remedy: str) -> None:
+        """Raise InputError if a label has several parents."""
+        several = [index for index, others in enumerate(self._more_parents) if others]
+        if several:
+            counted = f"{len(several):,} labels have" if len(several) > 1 else "a label has"
+            raise InputError(
+                f"{what} needs a tree, but {counted} several parents: {self._ids[several[0]]!r}", remedy=remedy
+            )
 
     def parents_of(self, index: int) -> tuple[int, ...]:
         """Return all parents of a label, the main one first; none for a top label."""
@@ -421,13 +437,15 @@ class Taxonomy:
     def write(self, path: str | Path) -> None:
         """Write the tree atomically: JSON to ``.json``, a table to ``.csv``, SKOS to ``.ttl``, else the tab format.
 
-        JSON, SKOS and the table keep everything. The tab format keeps only ids and structure, and reading it gives the
-        labels in breadth-first order.
+        JSON and SKOS keep everything. The table keeps ids, names, descriptions and one parent each. The tab format
+        keeps only ids and one parent each, and reading it gives the labels in breadth-first order.
 
         Raises:
             InputError: if the file cannot be written, or the format cannot represent a label.
         """
         suffix = Path(path).suffix.lower()
+        if suffix not in (".json", ".ttl"):
+            self.require_tree(f"the format of {Path(path).name!r}", f"choose an output file that ends in .json or .ttl, {MAIN}")
         if suffix == ".json":
             text = write_json(self._flat())
         elif suffix == ".csv":
@@ -524,10 +542,6 @@ class Taxonomy:
         """The parents as Python integers, faster than numpy for a single path."""
         parents: list[int] = self._parents.tolist()
         return parents
-
-    @cached_property
-    def _main_order(self) -> LevelOrder:
-        return LevelOrder(self._parents, self._levels)
 
     @cached_property
     def _further(self) -> NDArray[np.int64]:

@@ -233,7 +233,7 @@ def started_model(
     data = data or checks.data_folder(run, run.data.taxonomy if checks.has_own_tree(run) else known)
     if data.taxonomy != known or run.model.label_changes is not None:
         model = changed_model(run, model, tokenizer, data.taxonomy, training_documents(run, data))
-    elif any(data.taxonomy.descriptions):  # the same tree may have other descriptions
+    elif any(map(any, (data.taxonomy.descriptions, data.taxonomy.alternatives, data.taxonomy.codes))):  # perhaps others
         model.config.set_taxonomy(data.taxonomy)
     return model, tokenizer, data
 

@@ -13,6 +13,7 @@ from hgclr.files import check_output, read_json
 from hgclr.provenance import first_difference
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.tree import MAIN
 from hgclr.training.settings import RunConfig
 
 Data = DataFolder | DocumentSet
@@ -51,7 +52,12 @@ def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
 
 
 def check_splits(run: RunConfig, folder: Data) -> None:
-    """Reject data without a split that training needs; the effort ``names`` needs none."""
+    """Reject data without a split that training needs; the effort ``names`` needs none.
+
+    The presets of the paper need a tree, as its method does.
+    """
+    if run.model.follows_paper:
+        folder.taxonomy.require_tree(f"the preset {run.model.preset}", f"choose another preset, {MAIN}")
     if run.training.effort == "names":
         return
     if "train" not in folder.splits:

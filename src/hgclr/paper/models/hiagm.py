@@ -309,7 +309,7 @@ class BiTreeLSTM(_StructureEncoder):
         super().__init__()
         if width % 2:
             raise InputError(f"node_width is {width}, but a tree-lstm halves it", remedy="set an even node_width")
-        tree = taxonomy.order
+        tree = taxonomy.main_order
         self.bounds = [(places.start, places.stop) for places in tree.spans]
         starts = np.array([0, *(start for start, _ in self.bounds)])[taxonomy.depths[tree.labels] - 1]
         self._tables = (tree.labels, tree.places, np.maximum(tree.parents - starts, 0))

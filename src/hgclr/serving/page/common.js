@@ -52,8 +52,19 @@ export function delay(seconds, error) {
   return `${why} Trying again in ${duration(seconds)}.`;
 }
 
+/** Return all paths of a predicted label, the main one first. */
+export function pathsOf(label) {
+  return label.paths ?? [label.path];
+}
+
+/** Return an element that names a further place of a label in the tree. */
+export function alsoUnder(names) {
+  return element("div", { class: "quiet also" }, "also under ", element("bdi", {}, names.join(" › ")));
+}
+
 /** Return the labels at the ends of their paths. */
 export function deepest(labels) {
-  const inside = new Set(labels.map((label) => JSON.stringify(label.path.slice(0, -1))));
+  const paths = labels.flatMap(pathsOf);
+  const inside = new Set(paths.map((path) => JSON.stringify(path.slice(0, -1))));
   return labels.filter((label) => !inside.has(JSON.stringify(label.path)));
 }

@@ -1,7 +1,7 @@
 // A file on the page: choose it and its text column, label it in batches, download it.
 
 import { predict, ServiceError, withRetries } from "./api.js";
-import { byId, count, deepest, delay, duration, element, percent, sentence } from "./common.js";
+import { alsoUnder, byId, count, deepest, delay, duration, element, pathsOf, percent, sentence } from "./common.js";
 import { cellOf, FileError, readFile, writeTable } from "./tables.js";
 
 const BATCH = 32; // texts in a request: few, for smooth progress
@@ -255,10 +255,10 @@ export class FileView {
       return [["prediction", (row) => (answer(row)?.labels ? answer(row) : undefined)], error];
     }
     const join = (row, part, say) => answer(row)?.[part]?.map(say).join(";");
-    const path = (label) => label.path.join(" > ");
+    const paths = (label) => pathsOf(label).map((path) => path.join(" > "));
     return [
       ["labels", (row) => join(row, "labels", (label) => label.id)],
-      ["paths", (row) => answer(row)?.labels && deepest(answer(row).labels).map(path).join(";")],
+      ["paths", (row) => answer(row)?.labels && deepest(answer(row).labels).flatMap(paths).join(";")],
       ["probabilities", (row) => join(row, "labels", (label) => label.probability)],
       ["abstained", (row) => join(row, "abstained", (label) => label.id)],
       ["error", (row) => error[1](row) ?? note[1](row)],
@@ -288,6 +288,7 @@ export class FileView {
           element("bdi", { class: "quiet" }, above),
           element("bdi", {}, label.path.at(-1)),
           element("span", { class: "quiet" }, ` ${percent(label.probability)}`),
+          ...pathsOf(label).slice(1).map((path) => alsoUnder(path.slice(0, -1))),
         ),
       );
     }

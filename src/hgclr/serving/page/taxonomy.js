@@ -1,6 +1,8 @@
 // The label tree: parents, children and a search by name. A label is its index in the model's order; -1 is the root
 // above the top labels.
 
+const MOST_PATHS = 100; // a label may have very many
+
 /** The label tree from `GET /taxonomy`. */
 export class Taxonomy {
   constructor(labels) {
@@ -8,6 +10,7 @@ export class Taxonomy {
     this.names = labels.map((label) => label.name);
     this.places = new Map(this.ids.map((id, label) => [id, label]));
     this.parents = labels.map((label) => (label.parent === null ? -1 : this.places.get(label.parent)));
+    this.more = labels.map(({ parents = [] }) => parents.slice(1).map((parent) => this.places.get(parent)));
     this.below = new Map([[-1, []]]);
     this.parents.forEach((parent, label) => {
       if (!this.below.has(parent)) this.below.set(parent, []);
@@ -32,6 +35,19 @@ export class Taxonomy {
     const path = [];
     for (let node = label; node !== -1; node = this.parents[node]) path.unshift(node);
     return path;
+  }
+
+  /** Return the names above a label on each of its paths, the main path first. */
+  placesOf(label) {
+    const places = [];
+    const pending = [[label]];
+    while (pending.length && places.length < MOST_PATHS) {
+      const path = pending.pop();
+      const parents = [this.parents[path[0]], ...this.more[path[0]]].reverse();
+      if (parents[0] === -1) places.push(path.slice(0, -1).map((node) => this.names[node]));
+      else pending.push(...parents.map((parent) => [parent, ...path]));
+    }
+    return places;
   }
 
   /** Return labels whose name or id has all words of a query, the best first. */

@@ -1,6 +1,6 @@
 // The label tree on the page: its visible rows, their states, and a search field.
 
-import { byId, element, percent, setAttributes } from "./common.js";
+import { alsoUnder, byId, element, percent, setAttributes } from "./common.js";
 
 const STEP = 20; // labels added by each click on "more"
 const NEAREST = 3; // labels shown when none is predicted
@@ -196,6 +196,7 @@ export class TreeView {
       );
       const id = this.taxonomy.ids[row.label];
       if (id !== name) item.title = id;
+      item.append(...this.taxonomy.placesOf(row.label).slice(1).map(alsoUnder));
     } else {
       item.classList.add("more");
     }
@@ -354,12 +355,13 @@ export class SearchBox {
   }
 
   option(label, place) {
-    const above = this.taxonomy.path(label).slice(0, -1).map((node) => this.taxonomy.names[node]);
+    const [above, ...others] = this.taxonomy.placesOf(label);
     return element(
       "li",
       { role: "option", id: `found-${place}`, "data-place": place },
       element("bdi", { class: "name" }, this.taxonomy.names[label]),
       above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
+      ...others.map(alsoUnder),
     );
   }
 
