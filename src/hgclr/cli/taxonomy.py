@@ -227,9 +227,9 @@ def convert(
 ) -> None:
     """Write the label tree in FILE to OUTPUT in another format.
 
-    JSON and SKOS keep everything. Tables keep ids, names, descriptions and the order of the labels, the literature's tab
-    format only ids and structure; both need --main-parents if labels have several parents. A label whose id is no URI
-    gets one in SKOS, from which hgclr restores the id.
+    JSON and SKOS keep everything. Tables keep ids, names, descriptions and the order of the labels, the literature's
+    tab format only ids and structure; both need --main-parents if labels have several parents. A label whose id is no
+    URI gets one in SKOS, from which hgclr restores the id.
 
     Example: **hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv**
 

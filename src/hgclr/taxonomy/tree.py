@@ -445,7 +445,8 @@ class Taxonomy:
         """
         suffix = Path(path).suffix.lower()
         if suffix not in (".json", ".ttl"):
-            self.require_tree(f"the format of {Path(path).name!r}", f"choose an output file that ends in .json or .ttl, {MAIN}")
+            remedy = f"choose an output file that ends in .json or .ttl, {MAIN}"
+            self.require_tree(f"the format of {Path(path).name!r}", remedy)
         if suffix == ".json":
             text = write_json(self._flat())
         elif suffix == ".csv":
