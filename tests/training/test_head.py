@@ -72,7 +72,7 @@ def test_texts_in_the_language_of_alternative_names_get_their_label(encoder: str
     result = train(make_run(encoder, tmp_path / "data", tmp_path / "run", training={"effort": "names"}))
     classifier = HierarchicalClassifier.load(result.model)
     for texts in (words.keys(), words.values()):
-        assert [one.labels[0].name for one in classifier.predict(list(texts))] == list(words)
+        assert [one.labels[0].path[0] for one in classifier.predict(list(texts))] == list(words)
 
 
 @pytest.mark.slow
