@@ -30,6 +30,16 @@ def address(classifier: HierarchicalClassifier) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def graph_address(taxonomy: Taxonomy) -> Iterator[str]:
+    """A service over a tree in which optics is below physics and below law."""
+    further: list[tuple[int, ...]] = [()] * len(taxonomy)
+    further[taxonomy.resolve("optics")] = (taxonomy.resolve("law"),)
+    graph = Taxonomy(**taxonomy.arguments() | {"more_parents": further})
+    with serving(make_classifier(graph, word_weights(taxonomy, WORDS), rule="closure"), name="graph") as address:
+        yield address
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser, for one file of tests: while playwright is at work, no other test in the process can run a loop."""

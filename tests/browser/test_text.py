@@ -16,7 +16,7 @@ from support.watched_page import Watched
 expect = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright").expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import BrowserContext, Page, Route
 
 TEXT = "😀 a lens, 𝕏 and the racket"
 """Has characters that are two code units in the browser and one code point for the service."""
@@ -70,6 +70,20 @@ def test_a_text_lights_up_its_labels(page: Page) -> None:
     type_text(page, "   ")
     expect(page.locator("#summary")).to_contain_text("there is no text yet")
     assert predicted(page) == []
+
+
+def test_a_label_with_two_parents_shows_both_paths(context: BrowserContext, graph_address: str) -> None:
+    watched = Watched(context.new_page(), graph_address)
+    page = watched.load()
+    page.get_by_role("treeitem", name="science").wait_for()
+    type_text(page, "lens")
+    expect(page.locator("#summary")).to_have_text("5 labels on 1 path")
+    optics = page.get_by_role("treeitem", name="optics, 73 %, predicted, also under society, law")
+    expect(optics.locator(".also")).to_have_text("also under society › law")
+    assert any(name.startswith("law, 73 %, predicted") for name in names(page))
+    page.get_by_role("combobox", name="Find a label").fill("optics")
+    expect(page.locator("#found-labels .also")).to_have_text("also under society › law")
+    watched.check()
 
 
 @pytest.mark.slow

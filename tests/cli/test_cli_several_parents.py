@@ -120,3 +120,19 @@ def test_a_row_needs_all_parents(tree: Path, tmp_path: Path) -> None:
     problems = run("data", "check", data, code=2).output
     assert problems.count("label without its parent") == 1
     assert "train.jsonl:3" in problems
+
+
+def test_an_audit_and_an_explanation_have_all_paths(model: Path, tree: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    Taxonomy.read(tree).write(data / "taxonomy.json")
+    rows = [{"text": f"atom {number}", "labels": ["law", "courts"]} for number in range(12)]
+    (data / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("audit", model, data, "--split", "dev", "--output", tmp_path / "audit")
+    found = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    (label,) = [label for label in found["findings"][0]["predicted"] if label["id"] == "physics"]
+    assert (label["path"], label["paths"]) == (MAIN, [MAIN, OTHER])
+    assert "paths" not in found["findings"][0]["gold"][0]
+    assert "law › physics" in (tmp_path / "audit" / "audit.html").read_text()
+    shown = run("explain", model, "atom experiment", "--rule", "closure").output
+    assert "also under law" in shown

@@ -178,7 +178,13 @@ class Audit:
                 return {key: plain(inner) for key, inner in value.items()}
             return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
-        return {"kind": "hgclr audit", "version": 3, **plain(asdict(self))}
+        def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            """Return a dataclass as a dictionary, a label with several paths as :meth:`PredictedLabel.to_json` does."""
+            fields = dict(pairs)
+            others = fields.pop("other_paths", ())
+            return fields | {"paths": [fields["path"], *others]} if others else fields
+
+        return {"kind": "hgclr audit", "version": 3, **plain(asdict(self, dict_factory=members))}
 
 
 def audit(

@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,7 +165,6 @@ def check_labels(
         raise source.error("the label tree is empty", remedy="list at least one label")
     lines = [None] * len(ids) if lines is None else lines
     seen: set[str] = set()
-    siblings: dict[tuple[int, str], int] = {}
     for index, (identifier, name) in enumerate(zip(ids, names, strict=True)):
         if not identifier.strip():
             what = f"label {index + 1} has an empty id"
@@ -183,12 +181,15 @@ def check_labels(
             raise source.error(what, lines[index], "make one of them its main parent")
         if len({*others, int(parents[index])}) <= len(others):
             raise source.error(f"a parent of {ids[index]!r} is given twice", lines[index], "delete one of the two")
-    edges = chain(enumerate(parents.tolist()), ((index, parent) for index, others in further for parent in others))
-    for index, parent in edges:
-        if (first := siblings.setdefault((parent, names[index]), index)) != index:
-            place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
-            what = f"the name {names[index]!r} is used twice {place}{_at_line(lines[first])}"
-            raise source.error(what, lines[index], "delete or rename one of the two")
+    edges = [*enumerate(parents.tolist()), *((index, parent) for index, others in further for parent in others)]
+    children = [(parent, names[index]) for index, parent in edges]
+    if len(set(children)) < len(children):
+        siblings: dict[tuple[int, str], int] = {}
+        for (index, parent), child in zip(edges, children, strict=True):
+            if (first := siblings.setdefault(child, index)) != index:
+                place = "at the top" if parent < 0 else f"under {ids[parent]!r}"
+                what = f"the name {names[index]!r} is used twice {place}{_at_line(lines[first])}"
+                raise source.error(what, lines[index], "delete or rename one of the two")
     ranks = find_ranks(parents, more_parents)
     if cycle := find_cycle(parents, more_parents, ranks):
         shown = [f"{ids[node]!r}{_at_line(lines[node])}" for node in cycle[:SHOWN_LABELS]]

@@ -109,7 +109,7 @@ class Taxonomy:
             if text is not None and not isinstance(text, str):
                 raise InputError(f"the description of {identifier!r} is not a string", remedy="give a string, or None")
         self._descriptions = tuple("" if text is None else " ".join(text.split()) for text in texts)
-        others = [*chain.from_iterable(self._alternatives), *self._codes]
+        others = [*chain.from_iterable(alternatives or ()), *(codes or ())]
         if not all(isinstance(text, str) for text in others):
             raise InputError("an alternative name or a code is not a string", remedy="give strings")
         further = chain.from_iterable(self._more_parents)
@@ -347,12 +347,12 @@ class Taxonomy:
     def closure(self, indices: ArrayLike) -> NDArray[np.int64]:
         """Return the given labels and all their ancestors, sorted."""
         closed: set[int] = set()
-        pending = self._checked(indices).ravel().tolist()
-        while pending:
-            node = pending.pop()
+        pending, several = self._checked(indices).ravel().tolist(), not self.is_tree
+        for node in pending:
             while node != -1 and node not in closed:
                 closed.add(node)
-                pending += self._more_parents[node]
+                if several:
+                    pending += self._more_parents[node]
                 node = self._parent_list[node]
         return np.array(sorted(closed), dtype=np.int64)
 
@@ -617,7 +617,7 @@ class _LabelIndex:
             (text, index) for index, texts in enumerate(taxonomy.alternatives) for text in dict.fromkeys(texts)
         )
         self._by_parent = {pair: index for index, pair in enumerate(zip(parents, names, strict=True))}
-        for index, others in enumerate(taxonomy.more_parents):
+        for index, others in () if taxonomy.is_tree else enumerate(taxonomy.more_parents):
             self._by_parent |= {(parent, names[index]): index for parent in others}
         # A name that contains the separator takes up several segments of a path.
         self._longest = 1 + max(name.count(separator) for name in names)

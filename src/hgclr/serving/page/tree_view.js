@@ -226,11 +226,12 @@ export class TreeView {
     item.style.setProperty("--threshold", threshold ?? 0);
     item.classList.toggle("ticked", this.result !== null && threshold !== null);
     item.querySelector(".percent").textContent = probability === undefined ? "" : percent(probability);
+    const others = this.taxonomy.placesOf(label).slice(1).map((place) => `, also under ${place.join(", ")}`);
     const words = { idle: "", predicted: ", predicted", abstained: ", abstained", absent: ", not predicted" }[state];
     setAttributes(item, {
       "aria-expanded": row.expanded === undefined ? null : String(row.expanded),
       "aria-selected": String(label === this.chosen),
-      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + words,
+      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + words + others.join(""),
     });
   }
 
