@@ -1,11 +1,11 @@
 """Measure what alternative names add to the efforts ``names`` and ``head``.
 
     python benchmarks/alternative_names.py esco FOLDER --output benchmarks/results/alternative-names-esco.json
-    python benchmarks/alternative_names.py stw stw-skos.ttl.gz --output benchmarks/results/alternative-names-stw.json
+    python benchmarks/alternative_names.py skos stw-skos.ttl.gz --output benchmarks/results/alternative-names-stw.json
 
 ``esco``: the labels are the ISCO groups; the texts are the names and alternative names of ESCO's occupations. Half of
 the occupations give their names to their groups as alternative names; of the others, 20 % give training documents,
-10 % dev and 20 % test, so that no occupation has names on two sides. ``stw``: the labels are the concepts of the
+10 % dev and 20 % test, so that no occupation has names on two sides. ``skos``: the labels are the concepts of a
 thesaurus, each below its main parent; of each concept with two or more alternative names one is a text of dev or test,
 of each with three or more another one is a training document, and the others stay alternative names. In both sets a
 text is left out if it is also a name in the tree, or a text of another label, capitals and spaces aside.
@@ -56,7 +56,7 @@ def esco(source: Path) -> tuple[Taxonomy, Rows]:
     return Taxonomy(parts[0], parents, parts[1], parts[2], alternatives=names), rows
 
 
-def stw(source: Path) -> tuple[Taxonomy, Rows]:
+def skos(source: Path) -> tuple[Taxonomy, Rows]:
     """Return the thesaurus without the alternative names that are texts, and these."""
     whole, _ = Taxonomy.import_from([source])
     draw = random.Random(SEED)
@@ -111,13 +111,13 @@ def scores(tree: Taxonomy, rows: Rows, effort: str, folder: Path, encoder: str) 
 def main() -> None:
     """Measure, write and print."""
     parser = arguments_of(__doc__)
-    parser.add_argument("set", choices=("esco", "stw"))
-    parser.add_argument("source", type=Path, help="folder of ESCO's tables, or the file of STW")
+    parser.add_argument("set", choices=("esco", "skos"))
+    parser.add_argument("source", type=Path, help="folder of ESCO's tables, or a thesaurus")
     parser.add_argument("--efforts", default="names,head", help="efforts to measure")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2")
     parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
     arguments = parser.parse_args()
-    tree, rows = {"esco": esco, "stw": stw}[arguments.set](arguments.source)
+    tree, rows = {"esco": esco, "skos": skos}[arguments.set](arguments.source)
     rows = without_leaks(tree, rows)
     bare = Taxonomy(tree.ids, tree.parents, tree.names, tree.descriptions)
     found = {}
