@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hgclr.cli.app import app
+from hgclr.data import DataFolder
 
 TAXONOMY = "Root\tA\tB\nA\tA1\n"
 COLUMNS = ["--text-column", "body", "--label-column", "tags", "--label-separator", "|", "--path-separator", "/"]
@@ -115,23 +116,46 @@ def test_import_reports_columns_rows_and_splits(table: Path, tmp_path: Path) -> 
     out, report = tmp_path / "my-data", tmp_path / "report.json"
     result = run("import", table, "--output", out, "--json", report)
     assert result.exit_code == 0, result.output
-    for part in ("'Brief'", "'Thema'", "'Kanal'", "'Travel' (21) and 'travel' (10)", f"{table}:63:", f"{table}:64:"):
+    for part in ("'Brief'", "'Thema'", "'Kanal'", "'Travel' (21) and 'travel' (10)", "--keep-twins", f"{table}:63:"):
         assert part in result.stdout
     assert line(result.stdout, "train")[:2] == ["train", "56"]
     content = json.loads(report.read_text(encoding="utf-8"))
-    assert (content["rows"], content["merged"], content["contradictions"], content["levels"]) == (73, 1, 1, [3, 4])
+    assert (content["rows"], content["merged"], content["contradictions"], content["levels"]) == (73, 1, 1, [2, 4])
     assert sum(content["documents"].values()) == 70
 
 
 def test_an_imported_folder_needs_no_options(table: Path, tmp_path: Path) -> None:
     out, again = tmp_path / "my-data", tmp_path / "again"
-    assert run("import", table, "--output", out, "--merge-twins", "--no-stratify", "--test", 0).exit_code == 0
+    assert run("import", table, "--output", out, "--keep-twins", "--no-stratify", "--test", 0).exit_code == 0
+    assert len(DataFolder(out).taxonomy.levels[0]) == 3
     for command in ("check", "stats"):
         result = run(command, out)
         assert result.exit_code == 0, result.output
     result = run("import", out, "--output", again, "--no-stratify")
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in again.glob("*.gz")) == [f"{name}.jsonl.gz" for name in ("dev", "test", "train")]
+
+
+def test_import_lists_placeholders_and_changes(tmp_path: Path) -> None:
+    rows = [[f"letter {number}", DESKS[number % 3]] for number in range(40)]
+    rows += [[text, f"Home > {number}"] for text in ("n/a", "-") for number in range(6)]
+    path, out = tmp_path / "a.csv", tmp_path / "out"
+    for kitchen in ("Kitchen", "Stove"):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["text", "labels"], *([a, b.replace("Kitchen", kitchen)] for a, b in rows)])
+        result = run("import", path, "--output", out, "--no-stratify", "--json", tmp_path / "report.json")
+        assert result.exit_code == 0, result.output
+        assert "6 rows: 'n/a'" in result.stdout
+        assert "6 rows: '-'" in result.stdout
+    assert line(result.stdout, "added") == ["added", "1"]
+    content = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert (sum(content["placeholders"].values()), content["left_out"]) == (12, {"placeholder": 12})
+    assert [label["id"] for label in content["changes"]["removed"]] == ["Home > Kitchen"]
+    (tmp_path / "map.json").write_text('{"Stove": "Home > Oven"}', encoding="utf-8")
+    assert run("import", path, "--output", out, "--changes", tmp_path / "map.json").exit_code == 2
+    path.write_text(path.read_text(encoding="utf-8").replace("Stove", "Oven"), encoding="utf-8")
+    result = run("import", path, "--output", out, "--no-stratify", "--changes", tmp_path / "map.json")
+    assert line(result.stdout, "renamed") == ["renamed", "1"]
 
 
 @pytest.mark.parametrize(

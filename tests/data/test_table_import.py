@@ -13,9 +13,10 @@ import pytest
 from hgclr.data import DataFolder
 from hgclr.data.check import check
 from hgclr.data.layout import Layout
-from hgclr.data.table_import import ImportResult, import_tables, merge_twins, near_twins
+from hgclr.data.table_import import MANY_LABELS, TIMES, ImportResult, import_tables, merge_twins, near_twins
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.changes import TreeChanges, compare
 
 PATHS = [("Home", "Garden"), ("Home", "Kitchen", "Oven"), ("Travel", "Train"), ("Travel",)]
 ROWS = [(f"a letter about matter number {number}, with, a comma", PATHS[number % len(PATHS)]) for number in range(48)]
@@ -134,10 +135,11 @@ TWINS = [
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_near_twins_are_told_and_merged_when_asked(tmp_path: Path, merge: bool) -> None:
+def test_near_twins_are_reported_and_merged_by_default(tmp_path: Path, merge: bool) -> None:
     rows = [[f"{word} {number}", label] for number, (word, label) in enumerate(TWINS)]
     path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
-    result = brought_in(path, tmp_path, merge=merge, dev=0, test=0)
+    result = brought_in(path, tmp_path, dev=0, test=0, **({} if merge else {"merge": False}))
+    assert result.twins_merged == merge
     assert [twins.paths for twins in result.twins] == [((("Mental Processes",), 3), (("mental  Processes",), 2))]
     tops = [result.taxonomy.names[label] for label in result.taxonomy.levels[0]]
     assert tops == (["Health", "Mental Processes"] if merge else ["Health", "Mental Processes", "mental  Processes"])
@@ -150,10 +152,10 @@ def test_near_twins_of_a_tree_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "tree.txt").write_text("Mental Processes > Memory\n", encoding="utf-8")
     path = write_csv(tmp_path / "a.csv", [["text", "labels"], ["a", "memory"], ["b", "Memory"], ["c", "MEMORY"]])
     options = {"taxonomy": tmp_path / "tree.txt", "dev": 0, "test": 0}
-    apart = brought_in(path, tmp_path, **options)
+    apart = brought_in(path, tmp_path, merge=False, **options)
     assert (len(apart.left_out), sorted(documents(tmp_path / "out"))) == (2, ["b"])
     assert [path for path, _ in apart.twins[0].paths] == [("Mental Processes", "Memory"), ("memory",), ("MEMORY",)]
-    brought_in(path, tmp_path, merge=True, **options)
+    brought_in(path, tmp_path, **options)
     assert sorted(documents(tmp_path / "out")) == ["a", "b", "c"]
 
 
@@ -169,6 +171,134 @@ def test_rows_with_one_text_become_one_document(tmp_path: Path) -> None:
         {"where": f"{path}:{number}", "labels": [label]} for number, label in ((2, "A > B"), (4, "A > D"), (7, "A > B"))
     ]
     assert json.loads(line) == {"text": "the same", "rows": places}
+
+
+def recurring(text: str, labels: int) -> list[list[str]]:
+    """Rows with one text, each with another label, and one row more."""
+    return [[text, f"X > x{number % labels}"] for number in range(labels + 1)]
+
+
+@pytest.mark.parametrize("labels", [MANY_LABELS - 1, MANY_LABELS])
+def test_texts_with_many_different_labels_are_placeholders(tmp_path: Path, labels: int) -> None:
+    rows = [[f"text {number}", "A"] for number in range(40)]
+    rows += [["two labels", "A"], ["two labels", "B"], ["a list", "A; B; C > D; E; F; G"], *recurring("n/a", labels)]
+    rows += [["N/A", " x>X0"], ["text 1", "A"], ["text 1", "a"]]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
+    result = brought_in(path, tmp_path, dev=0, test=0)
+    kept = documents(tmp_path / "out")
+    if labels < MANY_LABELS:
+        assert (result.contradictions, result.placeholders) == (2, {})
+        assert len(kept["n/a"]) == labels + 1
+        return
+    assert (result.contradictions, result.merged) == (1, 3)
+    assert list(result.placeholders.values()) == [labels + 2]
+    assert "'n/a'" in next(iter(result.placeholders))
+    assert (len(kept), kept["two labels"]) == (42, {"A", "B"})
+    assert "X" not in result.taxonomy.ids  # only placeholders have it
+    lines = map(json.loads, (tmp_path / "out" / "left-out.jsonl").read_text(encoding="utf-8").splitlines())
+    assert {(line["reason"], "'n/a'" in line["detail"]) for line in lines} == {("placeholder", True)}
+    everything = brought_in(path, tmp_path, keep_placeholders=True, dev=0, test=0)
+    assert (everything.contradictions, everything.placeholders) == (2, {})
+
+
+@pytest.mark.parametrize("labels", [3 * TIMES - 1, 3 * TIMES])
+def test_a_table_with_one_row_per_label(tmp_path: Path, labels: int) -> None:
+    """Texts with three labels are usual here, so only a text with three times as many is a placeholder."""
+    rows = [[f"text {number}", f"A > {(number + step) % 9}"] for number in range(60) for step in range(3)]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows, *recurring("TBD", labels)])
+    result = brought_in(path, tmp_path, dev=0, test=0)
+    assert len(documents(tmp_path / "out")) == (61 if labels < 3 * TIMES else 60)
+    assert result.placeholders.total() == (0 if labels < 3 * TIMES else labels + 1)
+
+
+def test_placeholders_are_found_across_given_splits(tmp_path: Path) -> None:
+    rows = [[f"text {number}", "A"] for number in range(40)]
+    train = write_csv(tmp_path / "train.csv", [["text", "labels"], *rows, *recurring("n/a", MANY_LABELS)])
+    test = write_csv(tmp_path / "test.csv", [["text", "labels"], ["n/a", "A"], ["other", "A"]])
+    result = brought_in([train, test], tmp_path, dev=0)
+    assert (result.summary.documents["test"], result.placeholders.total()) == (1, MANY_LABELS + 2)
+
+
+def test_texts_without_a_word_are_placeholders(tmp_path: Path) -> None:
+    texts = ["-", "...", "?", "— —", "404", "数", "👍", "да", "ok"]
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *([text, "A"] for text in texts)])
+    layout = Layout(text="text", labels=("labels",))
+    result = brought_in(path, tmp_path, layout=layout, dev=0, test=0)
+    assert sorted(documents(tmp_path / "out")) == sorted(texts[4:])
+    assert (result.placeholders.total(), result.left_out) == (4, [])
+    brought_in(path, tmp_path, layout=layout, keep_placeholders=True, dev=0, test=0)
+    assert sorted(documents(tmp_path / "out")) == sorted(texts)
+
+
+FIRST = ["Home > Garden > Roses", "Home > Garden > Other", "Home > Kitchen", "Travel > Train", "Travel > Other"]
+SECOND = ["Leisure > garden > Roses", "Leisure > garden > Other", "House > Kitchen", "Travel > Rail", "Travel > Other"]
+KEPT = {"Home > Garden > Roses", "Home > Garden > Other", "Home > Garden", "Home > Kitchen", "Travel", "Travel > Other"}
+
+
+def labelled(path: Path, labels: Sequence[str]) -> Path:
+    return write_csv(path, [["text", "labels"], *([f"text {number}", label] for number, label in enumerate(labels))])
+
+
+def ids(changes: TreeChanges, pairs) -> dict[str, str]:
+    assert all(changes.old.ids[pair.old] == changes.new.ids[pair.new] for pair in pairs)
+    return {changes.old.ids[pair.old]: changes.new.path_name(pair.new) for pair in pairs}
+
+
+def test_a_label_keeps_its_id_when_it_is_moved_or_renamed(tmp_path: Path) -> None:
+    tables = [labelled(tmp_path / f"{name}.csv", labels) for name, labels in (("1", FIRST), ("2", SECOND))]
+    options = {"dev": 0, "test": 0}
+    assert brought_in(tables[0], tmp_path, **options).changes is None
+    first = DataFolder(tmp_path / "out").taxonomy
+    result = brought_in(tables[1], tmp_path, **options)
+    moved = {"Home > Garden": "Leisure > garden", "Home > Kitchen": "House > Kitchen"}
+    for changes in (result.changes, compare(first, DataFolder(tmp_path / "out").taxonomy)):
+        assert ids(changes, changes.moved) == moved
+        assert [changes.new.ids[label] for label in changes.added] == ["House", "Leisure", "Travel > Rail"]
+        assert [changes.old.ids[label] for label in changes.removed] == ["Home", "Travel > Train"]
+        assert set(changes.new.ids) == {*KEPT, "House", "Leisure", "Travel > Rail"}
+    names = {"House > Kitchen", "House"}
+    assert documents(tmp_path / "out")["text 2"] == names
+    with gzip.open(tmp_path / "out" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
+        assert json.loads(list(lines)[2])["labels"] == ["House", "Home > Kitchen"]
+
+    (tmp_path / "map.tsv").write_text("old\tnew\nHome\tHouse\nTrain\tTravel > Rail\n", encoding="utf-8")
+    renamed = brought_in(tables[1], tmp_path / "b", ids_from=first, changes=tmp_path / "map.tsv", **options)
+    for changes in (renamed.changes, compare(first, DataFolder(tmp_path / "b" / "out").taxonomy)):
+        assert ids(changes, changes.renamed) == {
+            "Home": "House",
+            "Travel > Train": "Travel > Rail",
+            "Home > Garden": "Leisure > garden",
+        }
+        assert ids(changes, changes.moved) == {"Home > Garden": "Leisure > garden"}
+        assert [changes.new.ids[label] for label in changes.added] == ["Leisure"]
+        assert changes.removed == ()
+    # Ids survive the next import, and the same table gives the same folder.
+    before = {file.name: file.read_bytes() for file in (tmp_path / "b" / "out").iterdir()}
+    again = brought_in(tables[1], tmp_path / "b", **options)
+    assert not again.changes
+    after = {file.name: file.read_bytes() for file in (tmp_path / "b" / "out").iterdir()}
+    assert {name for name in before if before[name] != after[name]} <= {"corpus.json"}
+
+
+def test_ids_of_a_tree_that_is_given(tmp_path: Path) -> None:
+    """A tree whose ids are paths gets the old ones; a tree with ids has its own."""
+    table = labelled(tmp_path / "a.csv", ["Roses", "Train"])
+    (tmp_path / "1.txt").write_text("Home\n\tRoses\nTravel\n\tTrain\n", encoding="utf-8")
+    (tmp_path / "2.txt").write_text("Home\nTravel\n\tTrain\n\tRoses\n", encoding="utf-8")
+    (tmp_path / "3.csv").write_text("id,name,parent\nt,Travel,\nr,Roses,t\nz,Train,t\n", encoding="utf-8")
+    options = {"dev": 0, "test": 0}
+    brought_in(table, tmp_path, taxonomy=tmp_path / "1.txt", **options)
+    moved = brought_in(table, tmp_path, taxonomy=tmp_path / "2.txt", **options)
+    assert moved.taxonomy.ids == ("Home", "Travel", "Travel > Train", "Home > Roses")
+    assert documents(tmp_path / "out")["text 0"] == {"Travel", "Travel > Roses"}
+    assert brought_in(table, tmp_path, taxonomy=tmp_path / "3.csv", **options).taxonomy.ids == ("t", "r", "z")
+
+
+def test_changes_need_an_earlier_tree(tmp_path: Path) -> None:
+    (tmp_path / "map.tsv").write_text("old\tnew\nA\tB\n", encoding="utf-8")
+    with pytest.raises(InputError):
+        brought_in(labelled(tmp_path / "a.csv", FIRST), tmp_path, changes=tmp_path / "map.tsv", dev=0, test=0)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_cannot_be_used_is_left_out_with_its_place(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.changes import TreeChanges, compare, read_changes
+from hgclr.taxonomy.changes import TreeChanges, compare, read_changes, with_old_ids
 from hgclr.taxonomy.tree import read_model_tree
 
 
@@ -190,6 +190,53 @@ def test_broken_files_of_changes(tmp_path: Path, text: str, line: int | None) ->
     with pytest.raises(InputError) as caught:
         read_changes(file, OLD, OLD)
     assert (caught.value.path, caught.value.line, bool(caught.value.remedy)) == (file, line, True)
+
+
+def paths(*lines: str) -> Taxonomy:
+    return Taxonomy.from_paths([tuple(line.split(" > ")) for line in lines])
+
+
+def test_old_ids_stay_with_labels_not_with_paths() -> None:
+    """The label at 'a > x' moved to 'b > x'; later another label has its first path."""
+    second = with_old_ids(paths("a > x", "b > y"), paths("a", "b > x", "b > y"))
+    assert second.ids == ("a", "b", "a > x", "b > y")
+    third = with_old_ids(second, paths("a > x", "b > x", "b > y"))
+    assert dict(zip(third.ids, map(third.path_name, range(5)), strict=True)) == {
+        "a": "a",
+        "a > x (2)": "a > x",
+        "b": "b",
+        "a > x": "b > x",
+        "b > y": "b > y",
+    }
+    assert compare(second, third).added == (1,)
+    assert with_old_ids(third, paths("a > x", "b > x", "b > y")) == third
+
+
+def test_only_a_name_that_is_unique_in_both_trees_shows_a_move() -> None:
+    old = paths("a > x", "a > z", "b > y")
+    assert with_old_ids(old, paths("a > z", "b > x", "b > y")).ids == ("a", "a > z", "b", "a > x", "b > y")
+    assert "a > x" not in with_old_ids(old, paths("a", "b > x", "c > x")).ids
+    assert "a > x" not in with_old_ids(paths("a > x", "b > x"), paths("a", "b", "c > x")).ids
+
+
+def test_old_ids_of_merged_split_and_differently_spelled_labels() -> None:
+    old = paths("law", "tax", "Sport > Tennis", "sport > Golf")
+    new = paths("civil law", "law", "Sport > TENNIS", "Sport > golf")
+    found = with_old_ids(old, new, {"tax": ["law"], "law": ["law", "civil law"]})
+    assert found.ids == ("Sport", "Sport > Tennis", "sport > Golf", "civil law", "law")
+    assert compare(old, found, {"tax": ["law"], "law": ["law", "civil law"]}).added == ()
+
+
+@given(two_trees(), st.randoms())
+@settings(max_examples=60)
+def test_old_ids_are_kept_by_any_new_tree(trees: tuple[Taxonomy, Taxonomy], random) -> None:
+    """Names are ids in these trees, so a label is the same if its name is; ids of the new tree do not count."""
+    old, new = trees
+    order = random.sample(range(len(old)), len(old))
+    old = Taxonomy([f"old {label}" for label in order], old.parents, old.names)
+    found = with_old_ids(old, Taxonomy([new.path_name(label) for label in range(len(new))], new.parents, new.names))
+    known = dict(zip(old.names, old.ids, strict=True))
+    assert found.ids == tuple(known.get(name, new.path_name(label)) for label, name in enumerate(new.names))
 
 
 def test_children_of_a_renamed_label_follow_it() -> None:

@@ -78,7 +78,18 @@ def import_files(
     label_separator: Annotated[str | None, option("Separator of labels in a cell, such as ';'.")] = None,
     path_separator: Annotated[str | None, option("Separator of the names of a path, such as '>'.")] = None,
     taxonomy: Annotated[Path | None, file("The label tree; default: built from the paths.")] = None,
-    merge_twins: Annotated[bool, option("Merge labels that differ only in case or spaces.", "--merge-twins")] = False,
+    keep_twins: Annotated[bool, option("Keep labels that differ only in case or spaces.", "--keep-twins")] = False,
+    keep_placeholders: Annotated[
+        bool, option("Keep texts without a word or with many different labels.", "--keep-placeholders")
+    ] = False,
+    ids_from: Annotated[
+        Path | None,
+        option(
+            "Keep the ids of this tree, data folder or model; default: those of an earlier import in --output.",
+            metavar="PATH",
+        ),
+    ] = None,
+    changes: Annotated[Path | None, file("Map from its labels to the new ones: lines 'old TAB new', or JSON.")] = None,
     dev: Annotated[str | None, option("Share for dev, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
     test: Annotated[str | None, option("Share for test, or a file; default: 0.1.", metavar="SHARE|FILE")] = None,
     seed: Seed = 0,
@@ -88,8 +99,9 @@ def import_files(
     """Make a data folder from your tables: CSV with any delimiter, Excel, JSON lines, Parquet.
 
     hgclr detects the columns and separators that you do not give. Rows with the same text become one document with all
-    their labels; unusable rows are skipped and listed. Splits are stratified: every label has the same share in each
-    split and a document in train. No text is in two splits.
+    their labels; unusable rows and placeholders such as n/a are skipped and listed. Labels that differ only in case or
+    spaces are merged. A label keeps its id if you import a changed table into the same folder. Splits are stratified:
+    every label has the same share in each split and a document in train. No text is in two splits.
 
     Example: **hgclr data import tickets.csv --text Message --levels Area,Topic --output my-data**
 
@@ -115,7 +127,10 @@ def import_files(
             output,
             layout=layout,
             taxonomy=None if taxonomy is None else local(taxonomy),
-            merge=merge_twins,
+            merge=not keep_twins,
+            keep_placeholders=keep_placeholders,
+            ids_from=None if ids_from is None else local(ids_from),
+            changes=None if changes is None else local(changes),
             dev=_share_or_file("--dev", dev),
             test=_share_or_file("--test", test),
             seed=seed,
@@ -142,6 +157,7 @@ def _share_or_file(option: str, text: str | None) -> float | Path | None:
 
 
 def _print_import(console: Console, result: ImportResult) -> None:
+    from hgclr.cli.taxonomy import print_changes
     from hgclr.data.folder import CONTRADICTIONS, LEFT_OUT
 
     say, summary, layout = console.say, result.summary, result.layout
@@ -153,15 +169,28 @@ def _print_import(console: Console, result: ImportResult) -> None:
     say(f"labels: {sum(levels):,}; by level: {', '.join(map(str, levels))}")
     if len(levels) == 1 and layout.path_separator is None and not layout.levels:
         say("note: found no separator of names, so the tree has one level; give one with --path-separator", "cyan")
-    verb = "merged" if result.twins_merged else "warning: differ only in case or spaces (merge with --merge-twins)"
-    for twins in result.twins[:SHOWN]:
-        say(f"{verb}: {twins.summary()}", "yellow")
-    if len(result.twins) > SHOWN:
-        say(f"and {len(result.twins) - SHOWN:,} more such labels", "yellow")
-    if skipped := summary.left_out.total():
+    if result.twins:
+        verb = "merged (keep them apart with --keep-twins)" if result.twins_merged else "kept apart"
+        say(f"labels that differ only in case or spaces, {verb}: {len(result.twins):,}", "yellow")
+    shown = [f"  {twins.summary()}" for twins in result.twins[:SHOWN]]
+    more = [f"  and {len(result.twins) - SHOWN:,} more"] if len(result.twins) > SHOWN else []
+    for line in (*shown, *more):
+        say(line, "yellow")
+    if result.changes:
+        say("changes from the earlier label tree:", "bold")
+        print_changes(console, result.changes)
+    placeholders = result.placeholders.total()
+    if skipped := summary.left_out.total() - placeholders:
         say(f"rows skipped: {skipped:,}, see {summary.output / LEFT_OUT}", "yellow")
         for line in result.left_out:
             say(f"  {line}", "yellow")
+    if placeholders:
+        what = f"rows with placeholders for texts, skipped (keep them with --keep-placeholders): {placeholders:,}"
+        say(what, "yellow")
+        for name, count in result.placeholders.most_common(SHOWN):
+            say(f"  {count:,} rows: {name}", "yellow")
+        if (rest := len(result.placeholders) - SHOWN) > 0:
+            say(f"  and {rest:,} more, see {summary.output / LEFT_OUT}", "yellow")
     if result.merged:
         say(f"rows merged into others with the same text: {result.merged:,}")
     if count := result.contradictions:

@@ -16,6 +16,7 @@ from hgclr.errors import InputError
 
 if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.changes import TreeChanges
     from hgclr.taxonomy.concepts import ImportSummary
 
 
@@ -273,11 +274,22 @@ def diff(
 
     Next: **hgclr train my-data --from runs/first/training-model**
     """
-    from hgclr.taxonomy.changes import branches, compare, read_changes
+    from hgclr.data.folder import open_tree
+    from hgclr.taxonomy.changes import compare, read_changes
 
-    before, after = _open(old, format, separator), _open(new, format, separator)
+    before, after = (open_tree(path, format=format, separator=separator) for path in (old, new))
     found = compare(before, after, None if changes is None else read_changes(changes, before, after))
     write_result(json_file, found.to_json())
+    console = results(json_file)
+    console.say(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", "bold")
+    print_changes(console, found, separator)
+
+
+def print_changes(console: Console, found: TreeChanges, separator: str = " > ") -> None:
+    """Print the changes between two trees, at most 20 of each kind; the option --json lists all."""
+    from hgclr.taxonomy.changes import branches
+
+    before, after = found.old, found.new
 
     def paths(taxonomy: Taxonomy, labels: Iterable[int], below: int = 0) -> Text:
         names = (_label(taxonomy, label, separator, whole_path=True) for label in labels)
@@ -297,8 +309,6 @@ def diff(
         ("merged", "magenta", len(found.merged), [arrow(labels, [one]) for labels, one in found.merged]),
         ("split", "magenta", len(found.split), [arrow([one], labels) for one, labels in found.split]),
     )
-    console = results(json_file)
-    console.say(f"{old} ({len(before):,} labels) → {new} ({len(after):,})", "bold")
     kept = [pair.old for pair in found.kept]  # in the order of the new tree
     console.say(f"kept      {len(kept):,}{'' if kept == sorted(kept) else ', in another order'}", "dim")
     for kind, colour, count, rows in kinds:
@@ -308,19 +318,6 @@ def diff(
             console.print(Text("  ", style=colour).append_text(row), soft_wrap=True)
         if len(rows) > CHANGES:
             console.say(f"  and {len(rows) - CHANGES:,} more; write all labels with --json FILE", "italic")
-
-
-def _open(path: Path, file_format: FileFormat, separator: str) -> Taxonomy:
-    """Read the label tree of a file, a model or a data folder."""
-    from hgclr.data.folder import DataFolder
-    from hgclr.taxonomy import Taxonomy
-    from hgclr.taxonomy.tree import read_model_tree
-
-    if path.name == "config.json" or (path / "config.json").is_file():
-        return read_model_tree(path.parent if path.name == "config.json" else path)
-    if path.is_dir():
-        return DataFolder(path, path_separator=separator).taxonomy
-    return Taxonomy.read(path, format=file_format, separator=separator)
 
 
 def _label(taxonomy: Taxonomy, index: int, separator: str, *, whole_path: bool = False) -> Text:

@@ -18,6 +18,8 @@ from hgclr.errors import InputError
 from hgclr.files import atomic_folder, json_bytes, read_json, recover_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.formats import FileFormat
+from hgclr.taxonomy.tree import read_model_tree
 
 SPLITS = ("train", "dev", "test")
 SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "validation", "valid", "val"), "test": ("test",)}
@@ -300,6 +302,15 @@ def empty_split(path: Path, bad: int) -> InputError:
     """Return the error for a split without a good row."""
     what = f"empty split: all {bad} rows are bad" if bad else "empty split: no rows"
     return InputError(what, path=path, remedy="add at least one good row")
+
+
+def open_tree(path: Path, *, format: FileFormat = "auto", separator: str = " > ") -> Taxonomy:  # noqa: A002
+    """Read the label tree of a file, a model or a data folder; the arguments are those of `Taxonomy.read`."""
+    if path.name == "config.json" or (path / "config.json").is_file():
+        return read_model_tree(path.parent if path.name == "config.json" else path)
+    if path.is_dir():
+        return DataFolder(path, path_separator=separator).taxonomy
+    return Taxonomy.read(path, format=format, separator=separator)
 
 
 def taxonomy_files(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from hgclr.data.folder import (
     Progress,
     Readings,
     RowForm,
+    open_tree,
+    remembered,
     write_corpus,
 )
 from hgclr.data.layout import Layout, Raw, find_columns, find_separators, split_labels, split_names
@@ -31,14 +34,23 @@ from hgclr.data.readers import BadRow, RowProblem, read_rows, read_text, text_ha
 from hgclr.data.split import TextSurvey, check_place, checked_shares, deal, label_spread
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.changes import TreeChanges, compare, label_key, read_changes, with_old_ids
 from hgclr.taxonomy.tree import NamePath
 
 SAMPLE = 1000
 """Rows of each file used to detect columns."""
 DRAWN = 0.1
 """Default share of dev and of test."""
+PLACEHOLDER = "placeholder"
+"""The reason for leaving out texts without a word or with many different labels."""
 SHOWN = 10
 """Maximum number of left-out rows that the result lists."""
+MANY_LABELS = 5
+"""Minimum number of different labels with which a text recurs to be a placeholder, such as ``n/a`` or ``see above``.
+
+In a table with one row per label, every text recurs. So it must also be `TIMES` the number of labels that all but a
+share of `RARE` of the texts have at most. Rows with the same labels count once, and a row with a list of labels too."""
+TIMES, RARE = 3, 0.05
 SEPARATORS = (" > ", " / ", " | ", " :: ")
 """Separators of the names in a label's id: the first that occurs in no name is used."""
 Indices = tuple[int, ...]
@@ -72,11 +84,13 @@ class ImportResult:
             share of documents from its overall share.
         shared_texts: distinct texts that are both in a given split and in the rows that splits were drawn from.
         rows: number of rows read.
-        left_out: the first rows left out, with place and reason.
+        left_out: the first rows left out, with place and reason; without placeholders.
+        placeholders: the texts left out because they have no word or many different labels, with their rows.
         merged: number of rows whose text occurs earlier in the split.
         contradictions: number of texts whose rows have different labels.
         twins: labels that differ only in case or spaces.
         twins_merged: whether they were merged.
+        changes: the changes from the tree whose ids were kept, if there is one.
     """
 
     layout: Layout
@@ -86,10 +100,12 @@ class ImportResult:
     shared_texts: int
     rows: int
     left_out: list[str]
+    placeholders: Counter[str]
     merged: int
     contradictions: int
     twins: list[Twins]
     twins_merged: bool
+    changes: TreeChanges | None
 
     def to_json(self) -> dict[str, object]:
         """Return the result as plain values for a JSON file."""
@@ -99,6 +115,7 @@ class ImportResult:
             "rows": self.rows,
             "documents": {split: count for split, count in self.summary.documents.items() if count},
             "left_out": dict(self.summary.left_out),
+            "placeholders": dict(self.placeholders.most_common()),
             "merged": self.merged,
             "contradictions": self.contradictions,
             "levels": [len(level) for level in self.taxonomy.levels],
@@ -107,6 +124,7 @@ class ImportResult:
             "shared_texts": self.shared_texts,
             "twins": [{" > ".join(path): count for path, count in twins.paths} for twins in self.twins],
             "twins_merged": self.twins_merged,
+            "changes": None if self.changes is None else self.changes.to_json(),
         }
 
 
@@ -116,7 +134,10 @@ def import_tables(
     *,
     layout: Layout | None = None,
     taxonomy: str | Path | None = None,
-    merge: bool = False,
+    merge: bool = True,
+    keep_placeholders: bool = False,
+    ids_from: Taxonomy | str | Path | None = None,
+    changes: str | Path | None = None,
     dev: float | Path | None = None,
     test: float | Path | None = None,
     seed: int = 0,
@@ -134,7 +155,11 @@ def import_tables(
         output: the folder to write; it may be absent, empty, or an earlier build, which is replaced.
         layout: known columns and separators; the others are detected.
         taxonomy: the label tree; by default it is built from the paths.
-        merge: merge labels that differ only in case or spaces.
+        merge: merge labels of one parent that differ only in case or spaces.
+        keep_placeholders: keep texts that have no word or many different labels.
+        ids_from: an earlier label tree, or its file, data folder or model folder. Labels that it has keep their ids,
+            unless the new tree's file gives ids; by default, an earlier import in ``output``.
+        changes: a file with the labels of that tree that were renamed, merged or split; see `read_changes`.
         dev: the share of documents to draw for dev, by default 0.1, or a file with them.
         test: the same for test.
         seed: seed of the draw.
@@ -142,6 +167,12 @@ def import_tables(
         progress: called with the number of rows read and, once known, the total; every row is read twice.
     """
     sources, tree = [Path(file) for file in files], None if taxonomy is None else Taxonomy.read(taxonomy)
+    if ids_from is None and remembered(Path(output)).get("corpus") == "import":
+        earlier: Taxonomy | None = open_tree(Path(output))
+    else:
+        earlier = open_tree(Path(ids_from)) if isinstance(ids_from, str | Path) else ids_from
+    if changes is not None and earlier is None:
+        raise InputError("no earlier label tree to change", path=output, remedy="name it with --ids-from (ids_from=)")
     if len(sources) == 1 and sources[0].is_dir():
         folder = DataFolder(sources[0], taxonomy=tree)
         sources, tree = list(folder.splits.values()), folder.taxonomy
@@ -149,7 +180,7 @@ def import_tables(
         columns = Layout(form.text_column, (form.label_column,), False, None, form.label_separator, form.path_separator)
         layout = layout if layout is not None and (layout.text or layout.labels) else columns
     by_split, shares = _split_files(sources, {"dev": dev, "test": test})
-    tables = _Tables(layout or Layout(), Readings(progress))
+    tables = _Tables(layout or Layout(), Readings(progress), keep_placeholders)
     for path in (path for paths in by_split.values() for path in paths):
         check_place(path, Path(output))
         rows = islice((row for row in read_rows(path, (), all_columns=True) if not isinstance(row, BadRow)), SAMPLE)
@@ -162,20 +193,28 @@ def import_tables(
     uses = Counter(cell for _, cells in marks.values() for cell in cells)
     if not uses:
         raise _nothing_usable(by_split["train"][0], tables)
-    if tree is None:
-        labels = draw_labels(tables.cells, uses, tables.layout, merge=merge)
-    else:
-        labels = find_labels(tables.cells, uses, tables.layout, tree, merge=merge)
-    united = {split: _unite(*marks[split], labels.of_cell) for split in by_split}
+    find = draw_labels if tree is None else partial(find_labels, tree=tree)
+    labels = find(tables.cells, uses, tables.layout, merge=merge)
+    recurring = {} if keep_placeholders else _recurring(list(marks.values()), labels.of_cell)
+    if recurring:  # labels of these texts alone are no labels
+        pairs = (pair for texts, cells in marks.values() for pair in zip(texts, cells, strict=True))
+        uses = Counter(cell for text, cell in pairs if text not in recurring)
+        labels = find(tables.cells, uses, tables.layout, merge=merge)
+    united = {split: _unite(*marks[split], labels.of_cell, recurring) for split in by_split}
     for split, paths in by_split.items():
         if not united[split].survey.hashes:
             raise _nothing_usable(paths[0], tables, labels.of_cell)
+    found = None if earlier is None else _keep_ids(labels, earlier, changes)
+    labels = labels if found is None else labels._replace(taxonomy=found.new)
     surveys = {split: each.survey for split, each in united.items()}
     settings: dict[str, object] = {
         "files": {split: list(map(str, paths)) for split, paths in by_split.items()},
         "columns": asdict(tables.layout),
         "taxonomy": None if taxonomy is None else str(taxonomy),
         "merge_twins": merge,
+        "keep_placeholders": keep_placeholders,
+        "ids_from": str(ids_from) if isinstance(ids_from, str | Path) else None,
+        "changes": None if changes is None else str(changes),
     }
     dealt = np.zeros(len(surveys["train"].hashes), dtype=np.int64)
     if shares[1:].any():
@@ -183,13 +222,14 @@ def import_tables(
         settings |= {"shares": dict(zip(SPLITS, shares.tolist(), strict=True)), "seed": seed, "stratify": stratify}
     tables.readings.total = 2 * tables.readings.done
     left_out: list[str] = []
+    placeholders: Counter[str] = Counter()
     with write_corpus(
         output, name="import", settings=settings, reading=asdict(RowForm(path_separator=labels.separator))
     ) as writer:
         writer.taxonomy = labels.taxonomy
         for split, paths in by_split.items():
             places = dealt.tolist() if split == "train" else [SPLITS.index(split)] * len(surveys[split].hashes)
-            _write(writer, tables.read(paths), labels, united[split], places, left_out)
+            _write(writer, tables.read(paths), labels, united[split], places, recurring, left_out, placeholders)
     used = tables.readings.total // 2 - writer.summary.left_out.total()
     given = {text for split, survey in surveys.items() if split != "train" for text in survey.hashes}
     return ImportResult(
@@ -200,10 +240,12 @@ def import_tables(
         shared_texts=len(given.intersection(surveys["train"].hashes)),
         rows=tables.readings.total // 2,
         left_out=left_out,
+        placeholders=placeholders,
         merged=used - sum(writer.summary.documents.values()),
         contradictions=sum(len(each.contradicted) for each in united.values()),
         twins=labels.twins,
         twins_merged=merge,
+        changes=found,
     )
 
 
@@ -247,6 +289,7 @@ class _Tables:
 
     layout: Layout
     readings: Readings
+    keep_placeholders: bool
     cells: dict[Raw, int] = field(default_factory=dict)
 
     def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
@@ -262,6 +305,9 @@ class _Tables:
                     text, raw = read_text(row.values[self.layout.text]), self.layout.raw_labels(row.values)
                 except RowProblem as problem:
                     yield _Row(where, problem.reason)
+                    continue
+                if not self.keep_placeholders and not has_word(text):
+                    yield _Row(where, f"{PLACEHOLDER}: {text.strip()[:80]!r} has no word")
                     continue
                 own = None if self.layout.id is None else row.values.get(self.layout.id)
                 cell = self.cells.setdefault(raw, len(self.cells))
@@ -282,9 +328,22 @@ def _nothing_usable(
 ) -> InputError:
     """Return the error for a file without a usable row, with the problem of the first row."""
     for row in [] if tables is None else tables.read([path]):
-        problem = row.problem or str(of_cell[row.cell])
+        own = None if row.problem else of_cell[row.cell]
+        problem = row.problem or (str(own) if isinstance(own, RowProblem) else PLACEHOLDER)
         return InputError(f"no usable row; the first, {row.where}: {problem}", path=path)
     return InputError("no rows", path=path, remedy="add a header and at least one row")
+
+
+def has_word(text: str) -> bool:
+    """Return whether a text has a letter of any script, a digit or a pictograph, not only punctuation and signs.
+
+    A code or an emoji may be all that a row says; ``0`` as a placeholder recurs with many labels.
+
+    Example:
+        >>> [text for text in ("-", "?!", "n/a", "404", "数", "👍") if has_word(text)]
+        ['n/a', '404', '数', '👍']
+    """
+    return any(character.isalnum() or unicodedata.category(character) == "So" for character in text)
 
 
 class TableLabels(NamedTuple):
@@ -302,13 +361,15 @@ class TableLabels(NamedTuple):
 def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool) -> TableLabels:
     """Build the tree from the paths; ``merge`` merges labels that differ only in case or spaces.
 
-    The cells are all distinct label cells; ``uses`` counts the rows of each, by the cell's number.
+    The cells are all distinct label cells; ``uses`` counts the rows of each, by the cell's number. A cell without a row
+    gives no labels.
     """
     paths_of_cell: list[list[NamePath] | RowProblem] = []
     counts: Counter[NamePath] = Counter()
     for cell, raw in enumerate(cells):
         try:
-            paths = [_names(label, layout) for label in split_labels(raw, layout.label_separator)]
+            written = split_labels(raw, layout.label_separator) if cell in uses else []
+            paths = [_names(label, layout) for label in written]
         except RowProblem as problem:
             paths_of_cell.append(problem)
         else:
@@ -330,12 +391,12 @@ def draw_labels(cells: Collection[Raw], uses: Mapping[int, int], layout: Layout,
 
 
 def find_labels(
-    cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, tree: Taxonomy, *, merge: bool
+    cells: Collection[Raw], uses: Mapping[int, int], layout: Layout, *, merge: bool, tree: Taxonomy
 ) -> TableLabels:
     """Find the labels in a tree, by id, name or path; with ``merge``, ignoring case and spaces."""
-    similar: dict[str, list[int]] = {}
+    similar: dict[NamePath, list[int]] = {}
     for place, name in enumerate(tree.names):
-        for key in {label_key(*tree.path_names(place)), label_key(name)}:
+        for key in {path_key(tree.path_names(place)), path_key((name,))}:
             similar.setdefault(key, []).append(place)
     twins: dict[int, Counter[NamePath]] = {}
 
@@ -345,7 +406,7 @@ def find_labels(
         for spelling in (label, path) if isinstance(label, str) else (path,):
             if len(found := tree.candidates(spelling)) == 1:
                 return found[0]
-        near = similar.get(label_key(*names), [])
+        near = similar.get(path_key(names), [])
         if len(near) == 1:
             twins.setdefault(near[0], Counter())[names] += count
         if len(near) == 1 and merge:
@@ -377,12 +438,39 @@ class _United(NamedTuple):
     contradicted: set[int]
 
 
-def _unite(texts: array[int], cells: array[int], of_cell: Sequence[Indices | RowProblem]) -> _United:
+def _recurring(
+    marks: Sequence[tuple[array[int], array[int]]], of_cell: Sequence[Indices | RowProblem]
+) -> dict[int, int]:
+    """Return the hashes of texts that recur with many different labels, and the number of these; see `MANY_LABELS`."""
+    first: dict[int, Indices] = {}
+    differing: dict[int, set[Indices]] = {}
+    for text, cell in (pair for texts, cells in marks for pair in zip(texts, cells, strict=True)):
+        own = of_cell[cell]
+        if not isinstance(own, RowProblem) and first.setdefault(text, own) != own:
+            differing.setdefault(text, {first[text]}).add(own)
+    counts = sorted(map(len, differing.values()), reverse=True)
+    usual = [*counts, 1][min(int(RARE * len(first)), len(counts))]
+    return {text: len(sets) for text, sets in differing.items() if len(sets) >= max(MANY_LABELS, TIMES * usual)}
+
+
+def _keep_ids(labels: TableLabels, old: Taxonomy, changes: str | Path | None) -> TreeChanges:
+    """Return the changes from an earlier tree to the new one, whose labels get their old ids if its ids are paths."""
+    new = labels.taxonomy
+    mapping = {} if changes is None else read_changes(changes, old, new)
+    of_paths = all(own == new.path_name(label, labels.separator) for label, own in enumerate(new.ids))
+    tree = with_old_ids(old, new, mapping) if of_paths else new
+    ids = dict(zip(new.ids, tree.ids, strict=True))
+    return compare(old, tree, {label: [ids[target] for target in became] for label, became in mapping.items()})
+
+
+def _unite(
+    texts: array[int], cells: array[int], of_cell: Sequence[Indices | RowProblem], left_out: Collection[int]
+) -> _United:
     labels: dict[int, Indices] = {}
     contradicted: set[int] = set()
     for text, cell in zip(texts, cells, strict=True):
         own = of_cell[cell]
-        if isinstance(own, RowProblem):
+        if isinstance(own, RowProblem) or text in left_out:
             continue
         known = labels.setdefault(text, own)
         if known != own:
@@ -400,23 +488,34 @@ def _write(
     labels: TableLabels,
     united: _United,
     places: Sequence[int],
+    recurring: Mapping[int, int],
     left_out: list[str],
+    placeholders: Counter[str],
 ) -> None:
-    """Write each distinct text to its split, an index of ``places`` into `SPLITS`; list the first rows left out."""
+    """Write each distinct text to its split, an index of ``places`` into `SPLITS`.
+
+    List the first rows left out, and count the rows of placeholders.
+    """
     ids, taxonomy, survey = labels.taxonomy.ids, labels.taxonomy, united.survey
     ends = np.cumsum(survey.counts).tolist()
     written: set[int] = set()
     differing: dict[int, tuple[str, list[tuple[str, list[str]]]]] = {}
+    spelled: dict[int, str] = {}
     for row in rows:
-        own = labels.of_cell[row.cell] if row.problem is None else ()
-        if row.problem is not None or isinstance(own, RowProblem):
-            reason = row.problem or str(own)
+        own = labels.of_cell[row.cell] if row.problem is None else RowProblem(row.problem)
+        text = text_hash(row.text)
+        if text in recurring and not isinstance(own, RowProblem):
+            shown = spelled.setdefault(text, " ".join(row.text.split())[:80])
+            own = RowProblem(f"{PLACEHOLDER}: {shown!r} recurs with {recurring[text]:,} different labels")
+        if isinstance(own, RowProblem):
+            reason = str(own)
             kind = re.split("[:'\"]", reason)[0].strip()  # without the values of this row
             writer.leave_out(kind, row.where, None if kind == reason else reason)
-            if len(left_out) < SHOWN:
+            if kind == PLACEHOLDER:
+                placeholders[reason.removeprefix(f"{PLACEHOLDER}: ")] += 1
+            elif len(left_out) < SHOWN:
                 left_out.append(f"{row.where}: {reason}")
             continue
-        text = text_hash(row.text)
         if text in united.contradicted:
             _, found = differing.setdefault(text, (row.text, []))
             found.append((row.where, [ids[label] for label in taxonomy.path_ends(own)]))
@@ -429,9 +528,9 @@ def _write(
         writer.contradict(*contradiction)
 
 
-def label_key(*names: str) -> str:
-    """Return a path normalised in case, spaces and the composition of characters."""
-    return "".join(unicodedata.normalize("NFKC", ">".join(names)).casefold().split())
+def path_key(path: NamePath) -> NamePath:
+    """Return a path with its names normalised."""
+    return tuple(map(label_key, path))
 
 
 def near_twins(paths: Mapping[NamePath, int]) -> list[Twins]:
@@ -462,15 +561,16 @@ def merge_twins(paths: Mapping[NamePath, int]) -> dict[NamePath, NamePath]:
     spelled = {key: group.most_common(1)[0][0] for key, group in _groups(paths).items()}
     merged = {}
     for path in paths:
-        chosen = spelled[label_key(*path)]
-        merged[path] = tuple(spelled[label_key(*chosen[:depth])][-1] for depth in range(1, len(chosen) + 1))
+        key = path_key(path)
+        merged[path] = tuple(spelled[key[:depth]][-1] for depth in range(1, len(key) + 1))
     return merged
 
 
-def _groups(paths: Mapping[NamePath, int]) -> dict[str, Counter[NamePath]]:
+def _groups(paths: Mapping[NamePath, int]) -> dict[NamePath, Counter[NamePath]]:
     """Return the document count of every label on the paths, grouped by key."""
-    groups: defaultdict[str, Counter[NamePath]] = defaultdict(Counter)
+    groups: defaultdict[NamePath, Counter[NamePath]] = defaultdict(Counter)
     for path, count in paths.items():
+        key = path_key(path)
         for depth in range(1, len(path) + 1):
-            groups[label_key(*path[:depth])][path[:depth]] += count
+            groups[key[:depth]][path[:depth]] += count
     return groups

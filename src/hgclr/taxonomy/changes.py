@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from hgclr.taxonomy.entries import Source
 from hgclr.taxonomy.formats import parse_json
 from hgclr.taxonomy.tree import Taxonomy
 
+Key = TypeVar("Key", bound=Hashable)
 LISTED = 3
 """Maximum number of labels that a summary names for each kind of change."""
 HEADER = "old\tnew"
@@ -181,40 +185,85 @@ def compare(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] |
     )
 
 
-def _targets(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]]) -> list[list[int]]:
+def label_key(name: str) -> str:
+    """Return a name normalised in case, spaces and the composition of characters."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def with_old_ids(old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]] | None = None) -> Taxonomy:
+    """Return a new tree whose ids are paths, with the ids of the old labels that it still has.
+
+    The ids of ``new`` are not compared: another label may have had that path. Labels in ``mapping`` became exactly the
+    labels given there. Any other label is matched by its path, then by its name under the label that its parent became,
+    then by its name, if only one label of each tree has it. Names may differ in case and spaces. Merged and split
+    labels get new ids.
+
+    Example:
+        >>> old = Taxonomy.from_paths([("home", "garden", "roses"), ("home", "kitchen")])
+        >>> new = Taxonomy.from_paths([("home", "kitchen"), ("leisure", "garden", "roses")])
+        >>> with_old_ids(old, new).ids
+        ('home', 'home > kitchen', 'leisure', 'home > garden', 'home > garden > roses')
+    """
+    targets = _targets(old, new, mapping or {}, by_id=False)
+    sources = Counter(target for became in targets for target in became)
+    ids = {became[0]: old.ids[label] for label, became in enumerate(targets) if len(became) == 1 == sources[became[0]]}
+    before = dict(zip(old.ids, targets, strict=True))
+    used = {*old.ids, *new.ids}
+    for label, path in enumerate(new.ids):
+        if label not in ids:  # 'a > b (2)' if the path is the id of another label
+            free = label in before.get(path, [label])
+            ids[label] = path if free else next(own for n in count(2) if (own := f"{path} ({n})") not in used)
+    return Taxonomy([ids[label] for label in range(len(new))], new.parents, new.names, new.descriptions)
+
+
+def _targets(
+    old: Taxonomy, new: Taxonomy, mapping: Mapping[str, Sequence[str]], *, by_id: bool = True
+) -> list[list[int]]:
     """Return the new labels that each old one became."""
     targets: list[list[int]] = [[] for _ in old.ids]
     mapped = set()
     for before, became in mapping.items():
         mapped.add(index := old.resolve(before))
         targets[index] = sorted({*targets[index], *(new.resolve(target) for target in became)})
-    by_id = {identifier: index for index, identifier in enumerate(new.ids)}
+    same_id = {identifier: index for index, identifier in enumerate(new.ids)} if by_id else {}
     left = []
     for label, identifier in enumerate(old.ids):
-        if label not in mapped and identifier in by_id:
-            targets[label] = [by_id[identifier]]
+        if label not in mapped and identifier in same_id:
+            targets[label] = [same_id[identifier]]
         elif label not in mapped:
             left.append(label)
     if not left:
         return targets
     left.sort(key=old.depths.__getitem__)
-    places = {place: label for label, place in enumerate(zip(new.parents.tolist(), new.names, strict=True))}
-    same_path = {-1: -1}
-    for label in np.concatenate(old.levels).tolist():
-        above = same_path.get(int(old.parents[label]))
-        if above is not None and (found := places.get((above, old.names[label]))) is not None:
-            same_path[label] = found
     taken = {target for became in targets for target in became}
-    for label in left:
-        if label in same_path and same_path[label] not in taken:
-            targets[label] = [same_path[label]]
-    taken |= {target for became in targets for target in became}
-    for label in left:  # parents first
-        parents = targets[old.parents[label]] if old.parents[label] >= 0 else []
-        found = places.get((parents[0], old.names[label])) if len(parents) == 1 and not targets[label] else None
-        if found is not None and found not in taken:
+
+    def match(label: int, found: int | None) -> None:
+        if found is not None and found not in taken and not targets[label]:
             targets[label] = [found]
+            taken.add(found)
+
+    for key in (str,) if by_id else (str, label_key):
+        places = _single((parent, key(name)) for parent, name in zip(new.parents.tolist(), new.names, strict=True))
+        same_path = {-1: -1}
+        for label in np.concatenate(old.levels).tolist():
+            above = same_path.get(int(old.parents[label]))
+            if above is not None and (found := places.get((above, key(old.names[label])))) is not None:
+                same_path[label] = found
+        for label in left:
+            match(label, same_path.get(label))
+    single = [] if by_id else [_single(map(label_key, tree.names)) for tree in (old, new)]
+    for label in left:  # parents first
+        parents, name = targets[old.parents[label]] if old.parents[label] >= 0 else [], key(old.names[label])
+        match(label, places.get((parents[0], name)) if len(parents) == 1 else None)
+        if single and name in single[0]:
+            match(label, single[1].get(name))
     return targets
+
+
+def _single(keys: Iterable[Key]) -> dict[Key, int]:
+    """Return the positions of the keys that occur once."""
+    counted = Counter(keys := list(keys))
+    return {key: place for place, key in enumerate(keys) if counted[key] == 1}
 
 
 def _arrow(old: Iterable[str], new: Iterable[str]) -> str:

@@ -120,7 +120,7 @@ def _detect(source: Source, separator: str) -> FileFormat:
         number,
         "write the tree as an outline (each label indented below its parent), as paths (lines"
         f" 'A{separator}B') or as a table (a header with 'child' and 'parent'); or name its format: hgclr taxonomy"
-        " convert FILE tree.json --format FORMAT",
+        " convert FILE tree.json --format FORMAT (for paths also --separator)",
     )
 
 
