@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain, count
 
 from hgclr.errors import InputError
@@ -99,7 +99,8 @@ class ImportSummary:
     repairs: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> dict[str, object]:
-        return asdict(self)
+        """Return all fields in plain Python types."""
+        return vars(self) | {"left_out": dict(self.left_out), "repairs": dict(self.repairs)}
 
     def repair_lines(self) -> list[str]:
         """Return one line per repair: its count and its name."""
