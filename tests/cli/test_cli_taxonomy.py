@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from hgclr.cli import taxonomy as command
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
+from support.vocabulary import TURTLE
 
 app = typer.Typer()
 app.add_typer(command.app, name="taxonomy")
@@ -174,3 +175,31 @@ def test_diff_refuses_what_is_no_tree(tree: Path, tmp_path: Path) -> None:
     error = run("diff", tree, tree, "--changes", bad).exception
     assert isinstance(error, InputError)
     assert (error.path, error.line) == (bad, 2)
+
+
+def test_a_vocabulary_is_imported_with_a_summary(tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    (tmp_path / "v.ttl").write_text(TURTLE)
+    written, facts = tmp_path / "tree.json", tmp_path / "facts.json"
+    result = run("import", tmp_path / "v.ttl", "--output", written, "--language", "de,en", "--json", facts)
+    assert result.exit_code == 0
+    assert "1 shortcuts" in result.output
+    taxonomy, found = Taxonomy.read(written), json.loads(facts.read_text())
+    assert taxonomy.names == ("Wissenschaft", "Physik", "Licht", "Optik")
+    assert (found["labels"], found["depth"], found["several_parents"]) == (4, 3, 1)
+    assert (found["repairs"], found["left_out"]) == (
+        {"only_broader": 6, "shortcuts": 1},
+        {"groups": 1, "deprecated": 1},
+    )
+    assert found["seconds"] >= 0
+    assert run("convert", written, tmp_path / "back.ttl").exit_code == 0
+    assert Taxonomy.read(tmp_path / "back.ttl") == taxonomy
+
+
+@pytest.mark.parametrize("options", [["--below", "Alchemie"], ["--language", "fr"], ["--output", "tree.csv"]])
+def test_an_import_that_fails_writes_nothing(tmp_path: Path, options: list[str]) -> None:
+    pytest.importorskip("rdflib")
+    (tmp_path / "v.ttl").write_text(TURTLE)
+    result = run("import", tmp_path / "v.ttl", "--output", tmp_path / "tree.json", *options)
+    assert isinstance(result.exception, InputError)
+    assert [path.name for path in tmp_path.iterdir()] == ["v.ttl"]

@@ -27,6 +27,7 @@ from hgclr.errors import HGCLRError
 from support.crash_points import run_forked
 from support.scored_documents import score, write
 from support.toy import TEXTS
+from support.vocabulary import ESCO, IDS, IPTC, JSON_LD, TURTLE, XML, n_triples
 
 CASES = int(os.environ.get("HGCLR_FUZZ_CASES", "100"))
 CASES_OF_MODELS = int(os.environ.get("HGCLR_FUZZ_CASES", "20"))
@@ -270,6 +271,32 @@ def read_all(path: Path) -> None:
 )
 def test_data(data: Path, tmp_path: Path, name: str, mutate: Mutate, cases: int) -> None:
     survives(data / name, "", mutate, read_all, tmp_path, cases)
+
+
+@NUMBERS
+@pytest.mark.parametrize(
+    ("name", "text", "mutate"),
+    [
+        ("turtle", TURTLE, mutated_bytes),
+        ("turtle-lines", TURTLE, mutated_text),
+        ("n-triples", None, mutated_bytes),
+        ("xml", XML, mutated_bytes),
+        ("json-ld", JSON_LD, mutated_bytes),
+        ("json-ld-fields", JSON_LD, mutated_json),
+        ("iptc", IPTC, mutated_bytes),
+        ("iptc-fields", IPTC, mutated_json),
+        ("ids", IDS, mutated_bytes),
+        ("esco", ESCO["occupations.csv"], mutated_bytes),
+        ("outline", "A\n  B\n    C\n  D\nE\n", mutated_bytes),
+    ],
+)
+def test_vocabularies(name: str, text: str | None, mutate: Mutate, tmp_path: Path, cases: int) -> None:
+    from hgclr.taxonomy import Taxonomy
+
+    original = tmp_path / "original" / name
+    original.parent.mkdir()
+    original.write_text(n_triples() if text is None else text)
+    survives(original, "", mutate, Taxonomy.read, tmp_path / "cases", cases)
 
 
 @NUMBERS

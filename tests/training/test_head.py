@@ -24,6 +24,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
+from hgclr.taxonomy.concepts import Choices
 from hgclr.training import RunConfig, head, train
 from hgclr.training.head import choose_head, fit_head, refit_head, tune_decisions
 from hgclr.training.trainer import Collator
@@ -58,18 +59,38 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
         assert last in classifier.taxonomy.leaves
 
 
+def test_texts_in_the_language_of_alternative_names_get_their_label(encoder: str, tmp_path: Path) -> None:
+    """An encoder that knows the words of two languages, and a vocabulary in both: ``--language en,de``."""
+    words = {"physics": "atom laser quantum", "law": "court judge contract", "tennis": "racket serve net"}
+    lines = [
+        f'<u:{name}> a skos:Concept ; skos:prefLabel "{name}"@en , "{other}"@de .' for name, other in words.items()
+    ]
+    (tmp_path / "tree.ttl").write_text("@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n" + "\n".join(lines))
+    taxonomy, _ = Taxonomy.import_from([tmp_path / "tree.ttl"], Choices(("en", "de")))
+    (tmp_path / "data").mkdir()
+    taxonomy.write(tmp_path / "data" / "taxonomy.json")
+    result = train(make_run(encoder, tmp_path / "data", tmp_path / "run", training={"effort": "names"}))
+    classifier = HierarchicalClassifier.load(result.model)
+    for texts in (words.keys(), words.values()):
+        assert [one.labels[0].path[0] for one in classifier.predict(list(texts))] == list(words)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("described", [{}, {"optics": "lens and mirror", "science": "atom"}])
+@pytest.mark.parametrize("others", [{}, {"optics": ("lens", "prism"), "law": ("court",)}])
 def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
-    encoder: str, taxonomy: Taxonomy, described: dict[str, str], several: bool
+    encoder: str, taxonomy: Taxonomy, described: dict[str, str], several: bool, others: dict[str, tuple[str, ...]]
 ) -> None:
     """The head's rows from their definition, with vectors of equal length so that the dot product is the cosine."""
     descriptions = [described.get(identifier) for identifier in taxonomy.ids]
     further: list[tuple[int, ...]] = [()] * len(taxonomy)
     if several:
         further[taxonomy.resolve("optics")] = (taxonomy.resolve("society"), taxonomy.resolve("chemistry"))
-    taxonomy = Taxonomy(taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions, more_parents=further)
+    alternatives = [others.get(identifier, ()) for identifier in taxonomy.ids]
+    taxonomy = Taxonomy(
+        taxonomy.ids, taxonomy.parents, taxonomy.names, descriptions, alternatives=alternatives, more_parents=further
+    )
     tokenizer = load_tokenizer(encoder)
     model = FlatForSequenceClassification.from_encoder(encoder, taxonomy, tokenizer, pooling="mean").eval()
     model.classify_by_names(tokenizer)
@@ -82,10 +103,10 @@ def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
         return vector / np.linalg.norm(vector)
 
     length = np.mean([np.linalg.norm(vector(name)) for name in taxonomy.names])
-    names = [
-        direction(vector(name)) if text is None else direction(direction(vector(name)) + direction(vector(text)))
-        for name, text in zip(taxonomy.names, descriptions, strict=True)
-    ]
+    names = []
+    for name, more, text in zip(taxonomy.names, alternatives, descriptions, strict=True):
+        named = direction(np.mean([direction(vector(one)) for one in (name, *more)], axis=0))
+        names.append(named if text is None else direction(named + direction(vector(text))))
     for label in range(len(taxonomy)):
         below = [names[other] for other in range(len(taxonomy)) if label in set(taxonomy.closure([other])) - {other}]
         row = names[label]

@@ -29,6 +29,17 @@ def test_names_paths_and_descriptions_are_documents_with_the_whole_path_as_label
     ]
 
 
+def test_alternative_names_are_documents_unless_several_labels_have_them() -> None:
+    alternatives = [["jurisprudence", "rules", "games"], [], ["rules", "play_time"]]
+    tree = Taxonomy(["l", "g", "p"], [-1, -1, 1], ["law", "games", "play"], alternatives=alternatives)
+    found = [(document.text, document.labels) for document in label_documents(tree)]
+    assert found[:2] == [("law", (0,)), ("jurisprudence", (0,))]
+    assert ("play time", (1, 2)) in found
+    texts = [text for text, _ in found]
+    assert "rules" not in texts
+    assert texts.count("games") == 1
+
+
 def test_a_name_that_several_labels_share_is_read_with_its_path() -> None:
     tree = Taxonomy(["a", "b", "ao", "bo"], [-1, -1, 0, 1], ["arts", "law", "other", "other"])
     assert label_texts(tree) == ["arts", "law", "arts > other", "law > other"]

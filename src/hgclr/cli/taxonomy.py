@@ -17,28 +17,117 @@ from hgclr.errors import InputError
 if TYPE_CHECKING:
     from hgclr.taxonomy import Taxonomy
     from hgclr.taxonomy.changes import TreeChanges
+    from hgclr.taxonomy.concepts import ImportSummary
 
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Check, show, convert and compare label trees.
+    help="""Import, check, show, convert and compare label trees.
 
-    A label tree is a UTF-8 file in one of five formats, which hgclr detects. **literature**: lines
-    'parent TAB child TAB child', the first for 'Root'. **table**: CSV or TSV with columns 'child' and 'parent', and
-    optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
+    A label tree is a UTF-8 file in one of these formats, perhaps gzipped; hgclr detects the format. **literature**:
+    lines 'parent TAB child TAB child', the first for 'Root'. **table**: CSV or TSV with columns 'child' and 'parent',
+    and optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
     'Science > Physics > Optics' per line. **outline**: one label per line, indented below its parent by tabs or spaces.
+    **ids**: lines 'id : Science > Physics'. **skos**: Turtle, N-Triples, RDF/XML or JSON-LD. **esco**: tables of ESCO.
 
     Example: **hgclr taxonomy check labels.tsv**
     """,
 )
 # The library's formats, repeated here because the help page must not import numpy.
-FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline"]
+FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline", "ids", "skos", "esco"]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="File with the label tree.")]
-Format = Annotated[FileFormat, option("auto, literature, table, json, paths or outline.", "--format", metavar="FORMAT")]
+Format = Annotated[FileFormat, option("auto, or a format of hgclr taxonomy --help.", "--format", metavar="FORMAT")]
 Separator = Annotated[str, option("Separator between the names of a path.")]
 LEVELS, ROWS, CELLS, CHANGES = 16, 200, 10, 20
 """Limits on the levels counted and indented, labels drawn, cells without a label listed, changes of a kind listed."""
+
+
+@app.command("import")
+def import_files(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="A vocabulary; for ESCO its tables or their folder; or their URLs."),
+    ],
+    output: Annotated[Path, file("Label tree to write: .json, or .ttl for SKOS.")],
+    language: Annotated[
+        str | None, option("Languages: the first for names, the others for alternative names.", metavar="en,de")
+    ] = None,
+    below: Annotated[
+        str | None, option("Take only what is below this concept: id, code or name.", metavar="CONCEPT")
+    ] = None,
+    depth: Annotated[int | None, option("Take this many levels.", min=1)] = None,
+    scheme: Annotated[str | None, option("Take only the concepts of this scheme.", metavar="URI")] = None,
+    keep_deprecated: Annotated[bool, option("Keep deprecated concepts.", "--keep-deprecated")] = False,
+    keep_groups: Annotated[
+        bool, option("Keep collections and thesaurus arrays, with their members below them.", "--keep-groups")
+    ] = False,
+    cut_cycles: Annotated[bool, option("Cut cycles; default: they are an error.", "--cut-cycles")] = False,
+    json_file: JsonFile = None,
+    format: Format = "auto",  # noqa: A002
+    separator: Separator = " > ",
+) -> None:
+    """Read a published vocabulary, repair it, and write a label tree.
+
+    Reads SKOS (Turtle, N-Triples, RDF/XML, JSON-LD), the tables of ESCO, lines 'id : A > B', IPTC's JSON, and all other
+    formats of label trees. Without --language, names are English if half of the concepts have English names, else in
+    the most frequent language. A concept without such a name is named in the next language given, then by a name
+    without language, in English, in any language, or by the end of its id.
+
+    Example: **hgclr taxonomy import thesaurus.ttl --language en,de --output tree.json**
+
+    Next: **hgclr data import tickets.csv --taxonomy tree.json --output my-data**
+    """
+    from time import perf_counter
+
+    from hgclr.remote import local
+    from hgclr.taxonomy import Taxonomy
+    from hgclr.taxonomy.concepts import Choices
+
+    started = perf_counter()
+    if output.suffix.lower() not in (".json", ".ttl"):
+        remedy = "name it .json or .ttl; hgclr taxonomy convert writes the others"
+        raise InputError("other formats lose alternative names", path=output, remedy=remedy)
+    languages = tuple(part.strip() for part in (language or "").split(",") if part.strip())
+    choices = Choices(languages, below, depth, scheme, keep_deprecated, keep_groups, cut_cycles)
+    taxonomy, found = Taxonomy.import_from([local(file) for file in files], choices, format=format, separator=separator)
+    taxonomy.write(output)
+    counts = {
+        "labels": len(taxonomy),
+        "depth": taxonomy.depth,
+        "several parents": sum(map(bool, taxonomy.more_parents)),
+        "alternative names": sum(map(len, taxonomy.alternatives)),
+        "descriptions": sum(map(bool, taxonomy.descriptions)),
+    }
+    seconds = round(perf_counter() - started, 1)
+    written = {key.replace(" ", "_"): count for key, count in counts.items()} | {"seconds": seconds}
+    write_result(json_file, (found.to_json() if found else {}) | written)
+    console = results(json_file)
+    console.say(f"{output}: {len(taxonomy):,} labels written in {seconds} s", "bold")
+    if found is not None:
+        _print_import(console, found)
+    for subject, count in list(counts.items())[1:]:
+        console.say(f"  {subject:<18}{count:,}")
+
+
+def _print_import(console: Console, found: ImportSummary) -> None:
+    """Print what was read, left out and repaired."""
+
+    def listed(counts: dict[str, int]) -> str:
+        more = f" and {len(counts) - CELLS:,} more" if len(counts) > CELLS else ""
+        return ", ".join(f"{name or 'none'} {count:,}" for name, count in list(counts.items())[:CELLS]) + more
+
+    facts = {
+        "read": f"{found.concepts:,} concepts, {found.format}",
+        "language": ", ".join(tag or "none" for tag in found.languages) + f"; names: {listed(found.available)}",
+        "schemes": listed(found.schemes),
+        "left out": ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items() if count),
+    }
+    for subject, finding in facts.items():
+        if finding:
+            console.say(f"  {subject:<18}{finding}")
+    for number, line in enumerate(found.repair_lines()):
+        console.say(f"  {'' if number else 'repairs':<18}{line}", "yellow")
 
 
 @app.command()
@@ -122,7 +211,7 @@ def show(
 def convert(
     file: File,
     output: Annotated[
-        Path, typer.Argument(metavar="OUTPUT", help="File to write: .json, .csv, or else the literature's format.")
+        Path, typer.Argument(metavar="OUTPUT", help="File: .json, .csv, .ttl (SKOS), or else the literature's format.")
     ],
     descriptions: Annotated[
         Path | None, option("CSV or TSV with descriptions of labels, by id, name or path.", metavar="TABLE")
@@ -139,8 +228,9 @@ def convert(
 ) -> None:
     """Write the label tree in FILE to OUTPUT in another format.
 
-    JSON keeps everything. Tables keep ids, names, descriptions and the order of the labels, the literature's tab format
-    only ids and structure; both need --main-parents if labels have several parents.
+    JSON and SKOS keep everything. Tables keep ids, names, descriptions and the order of the labels, the literature's
+    tab format only ids and structure; both need --main-parents if labels have several parents. A label whose id is no
+    URI gets one in SKOS, from which hgclr restores the id.
 
     Example: **hgclr taxonomy convert labels.tsv labels.json --descriptions about.tsv**
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from io import BufferedIOBase
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -340,17 +341,21 @@ def label_texts(taxonomy: Taxonomy) -> list[str]:
 
 
 def label_documents(taxonomy: Taxonomy) -> Iterator[Document]:
-    """Yield the label documents: name, path and, if there is one, description of each label.
+    """Yield the label documents: name, path, alternative names and, if there is one, description of each label.
+
+    An alternative name that is also a name or alternative name of another label is left out.
 
     Example:
         >>> tree = Taxonomy(["science", "physics"], [-1, 0])
         >>> [(document.text, document.labels) for document in label_documents(tree)]
         [('science', (0,)), ('physics', (0, 1)), ('science > physics', (0, 1))]
     """
+    owners = Counter(chain(taxonomy.names, *map(set, taxonomy.alternatives)))
     for label, text in enumerate(label_texts(taxonomy)):
         labels = tuple(taxonomy.closure([label]).tolist())
         path, description = _readable(taxonomy.path_name(label)), taxonomy.descriptions[label]
-        for words in dict.fromkeys([text, path, *([description] if description else [])]):
+        others = [_readable(name) for name in taxonomy.alternatives[label] if owners[name] == 1]
+        for words in dict.fromkeys([text, path, *others, *([description] if description else [])]):
             yield Document(words, labels)
 
 

@@ -18,7 +18,7 @@ from hgclr.data.readers import check_text, is_blank
 from hgclr.data.table_import import near_twins
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.entries import Source
+from hgclr.taxonomy.entries import Labels, Source
 from hgclr.taxonomy.formats import read_json
 from hgclr.taxonomy.tree import NamePath, check_name
 
@@ -194,7 +194,10 @@ def read_tree(taxonomy: TreeLike, separator: str) -> Taxonomy:
         text = json.dumps(taxonomy)
     except (TypeError, ValueError) as error:
         raise InputError(f"the taxonomy is not a tree of dictionaries: {error}") from None
-    return Taxonomy(**read_json(Source(text), separator)._asdict())
+    found = read_json(Source(text), separator)
+    if not isinstance(found, Labels):
+        raise InputError("the taxonomy is a vocabulary", remedy="write it to a file, and give its path")
+    return Taxonomy(**found._asdict())
 
 
 def tree_of(targets: Targets, separator: str) -> Taxonomy:

@@ -65,14 +65,19 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
     def classify_by_names(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set the head from names and descriptions alone, without documents.
 
-        ``p_k = sigmoid(5 h · v_k / m)``: v_k is the direction of the k-th name, or the mean of the directions of name
-        and description, and m the mean length of the names' vectors. An inner label's v_k is its own direction plus
+        ``p_k = sigmoid(5 h · v_k / m)``: v_k is the direction of the k-th name, or the mean direction of the name and
+        the alternative names, or the mean of that and the direction of the description; m is the mean length of the
+        names' vectors. An inner label's v_k is its own direction plus
         that of the mean of all labels below it. Probabilities are similarities, not frequencies: use the decoding rule
         ``best-path``, not a threshold. There is no bias: vectors of long texts are short, so a bias that suits short
         texts would reject all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
+        if others := [(label, text) for label, texts in enumerate(tree.alternatives) for text in texts]:
+            directions = F.normalize(text_vectors(self, tokenizer, [text for _, text in others]), dim=-1)
+            names.index_add_(0, torch.tensor([label for label, _ in others]), directions)
+            names = F.normalize(names, dim=-1)
         if described := [label for label, text in enumerate(tree.descriptions) if text]:
             texts = text_vectors(self, tokenizer, [tree.descriptions[label] for label in described])
             names[described] = F.normalize(names[described] + F.normalize(texts, dim=-1), dim=-1)

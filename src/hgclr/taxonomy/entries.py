@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.errors import InputError
-from hgclr.files import read_bytes
+from hgclr.files import LARGEST, read_bytes
 from hgclr.taxonomy.order import find_cycle, find_depths, find_ranks
 
 MAX_LABELS = 2**22
@@ -32,7 +36,7 @@ class Source:
 
     @classmethod
     def load(cls, path: str | Path) -> Source:
-        """Read a UTF-8 file, with or without byte order mark, with LF or CRLF line ends."""
+        """Read a UTF-8 file, perhaps gzipped, with or without byte order mark, with LF or CRLF line ends."""
         path = Path(path)
         try:
             data = read_bytes(path)
@@ -40,6 +44,14 @@ class Source:
             raise InputError("there is no such file", path=path, remedy="check the path of the label file") from None
         except OSError as error:
             raise InputError(f"the label file cannot be read: {error.strerror}", path=path) from error
+        if data.startswith(b"\x1f\x8b"):
+            try:
+                data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(LARGEST + 1)
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                what = f"damaged or truncated gzip file: {error}"
+                raise InputError(what, path=path, remedy="copy the file again") from None
+            if len(data) > LARGEST:
+                raise InputError(f"more than {LARGEST:,} bytes when unpacked", path=path, remedy="give a smaller file")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -58,6 +70,24 @@ class Source:
     def error(self, what: str, line: int | None = None, remedy: str | None = None) -> InputError:
         """Return an error that names this file."""
         return InputError(what, path=self.path, line=line, remedy=remedy)
+
+
+def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins."""
+    reader = csv.reader(io.StringIO(source.text, newline=""), delimiter=delimiter, strict=True)
+    begins, width = 1, 0
+    try:
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if any(cells):
+                width = width or len(cells)
+                if len(cells) != width:
+                    remedy = "quote cells that contain the delimiter, and write all cells of the row"
+                    raise source.error(f"{len(cells)} cells in a table of {width} columns", begins, remedy)
+                yield begins, cells
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
 
 
 class Labels(NamedTuple):

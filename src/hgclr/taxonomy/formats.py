@@ -6,15 +6,29 @@ import csv
 import io
 import json
 import os.path
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from hgclr.errors import InputError
-from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link
+from hgclr.errors import InputError, require_extra
+from hgclr.taxonomy.concepts import Choices, ImportSummary, Vocabulary, arrange
+from hgclr.taxonomy.entries import LabelEntry, Labels, Source, link, read_rows
+from hgclr.taxonomy.vocabularies import (
+    from_labels,
+    is_esco,
+    is_id_list,
+    is_xml,
+    lines_of,
+    read_esco,
+    read_ids,
+    read_iptc,
+)
 
-FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline"]
+FileFormat = Literal["auto", "literature", "table", "json", "paths", "outline", "ids", "skos", "esco"]
+TURTLE = re.compile(r"\s*((@?prefix|@?base)\s[^<]*<|<[^<> ]*>\s*($|[<;]|a\s|[\w-]*:)|_:\S+\s)", re.IGNORECASE)
+"""The first line of Turtle and N-Triples."""
 ROOT = "Root"
 """The name of the virtual root in files; no label may have it."""
 LABEL_COLUMNS = ("child", "id", "code")
@@ -30,20 +44,54 @@ RECURSION = 5_000
 """Recursion limit while parsing JSON: a tree of a thousand levels has two thousand nested brackets."""
 
 
-def read_labels(path: str | Path, file_format: FileFormat, separator: str) -> Labels:
-    """Read the labels of a tree; the arguments are those of :meth:`Taxonomy.read`."""
+def read_labels(
+    paths: Sequence[Path], file_format: FileFormat, separator: str, choices: Choices | None = None
+) -> tuple[Labels, ImportSummary | None]:
+    """Read the labels of a tree, and the summary if the files are a vocabulary, which may need repairs.
+
+    Args:
+        paths: the file; several files, or a folder of CSV, only for SKOS and ESCO.
+        file_format: the format, as in :meth:`Taxonomy.read`.
+        separator: the string between the names of a path.
+        choices: what to take, for files of any format.
+    """
     formats = get_args(FileFormat)
     if file_format not in formats:
         raise InputError(f"unknown format {file_format!r}", remedy=f"choose one of {', '.join(formats)}")
     if not separator:
         raise InputError("the path separator is empty", remedy="use for example ' > '")
-    source = Source.load(path)
-    if not source.text.strip():
-        return link([], source)  # raises: the tree is empty
-    chosen = _detect(source, separator) if file_format == "auto" else file_format
-    if chosen in ("literature", "table"):
-        return read_table(source) if chosen == "table" else read_literature(source)
-    return {"json": read_json, "paths": read_paths, "outline": read_outline}[chosen](source, separator)
+    files = [file for path in paths for file in (sorted(path.glob("*.csv*")) if path.is_dir() else [path])]
+    sources = [Source.load(file) for file in files]
+    if not all(source.text.strip() for source in sources) or not sources:
+        return link([], next((source for source in sources if not source.text.strip()), Source("", paths[0]))), None
+    first = sources[0]
+    chosen = _detect(first, separator) if file_format == "auto" else file_format
+    if len(sources) > 1 and chosen not in ("skos", "esco"):
+        what = f"several files in the format {chosen}"
+        raise InputError(what, path=sources[1].path, remedy="give one file; only SKOS and ESCO may have several")
+    found: Labels | Vocabulary
+    if chosen == "skos":
+        found = _read_skos(sources)
+    elif chosen == "esco":
+        found = read_esco(sources)
+    elif chosen in ("literature", "table"):
+        found = read_table(first) if chosen == "table" else read_literature(first)
+    else:
+        readers = {"json": read_json, "paths": read_paths, "outline": read_outline, "ids": read_ids}
+        found = readers[chosen](first, separator)
+    if isinstance(found, Labels):
+        if choices is None:
+            return found, None
+        found = from_labels(found, chosen)
+    entries, summary = arrange(found, choices or Choices(), Source("", first.path))
+    return link(entries, first), summary
+
+
+def _read_skos(sources: Sequence[Source], data: Any = None) -> Vocabulary:
+    require_extra("rdflib", extra="skos", capability="Reading SKOS")
+    from hgclr.taxonomy.rdf import read_skos
+
+    return read_skos(sources, data)
 
 
 def _detect(source: Source, separator: str) -> FileFormat:
@@ -51,6 +99,13 @@ def _detect(source: Source, separator: str) -> FileFormat:
     number, first = next(source.lines())
     if first.lstrip()[0] in "{[":
         return "json"
+    said = lines_of(source)
+    if is_xml(source.text) or (said and TURTLE.match(said[0][1])):
+        return "skos"
+    if is_esco(first):
+        return "esco"
+    if is_id_list(said):
+        return "ids"
     if first.split("\t")[0] == ROOT:
         return "literature"
     if find_columns(first) is not None:
@@ -254,24 +309,6 @@ def write_table(labels: Sequence[Mapping[str, str | None]]) -> str:
     return table.getvalue()
 
 
-def read_rows(source: Source, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not blank, spaces around the cells dropped, with the line on which each begins."""
-    reader = csv.reader(io.StringIO(source.text, newline=""), delimiter=delimiter, strict=True)
-    begins, width = 1, 0
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                width = width or len(cells)
-                if len(cells) != width:
-                    remedy = "quote cells that contain the delimiter, and write all cells of the row"
-                    raise source.error(f"{len(cells)} cells in a table of {width} columns", begins, remedy)
-                yield begins, cells
-            begins = reader.line_num + 1
-    except csv.Error as error:
-        raise source.error(f"broken table: {error}", begins, "check the quotes in this row") from None
-
-
 class Descriptions(NamedTuple):
     """The descriptions in a table, by label, and counts of its rows.
 
@@ -391,8 +428,10 @@ def parse_json(source: Source) -> Any:
         sys.setrecursionlimit(limit)
 
 
-def read_json(source: Source, separator: str) -> Labels:
+def read_json(source: Source, separator: str) -> Labels | Vocabulary:
     """Read a tree in one of three forms; indices follow the order in the text, a parent before its children.
+
+    JSON-LD and IPTC's JSON are vocabularies.
 
     - nested objects, ``{"A": {"B": {}, "C": null, "D": ["E", "F"]}}``;
     - lists of nodes, ``[{"name": "A", "id": "a", "children": [{"name": "B"}]}]``, where ``id`` and
@@ -404,6 +443,11 @@ def read_json(source: Source, separator: str) -> Labels:
     id gets its path as id, the names joined by ``separator``.
     """
     whole = parse_json(source)
+    if isinstance(whole, dict) and isinstance(whole.get("conceptSet"), list):
+        return read_iptc(source, whole)
+    beginning = whole[0] if isinstance(whole, list) and whole else whole
+    if isinstance(beginning, dict) and not {"@context", "@graph", "@id", "@type"}.isdisjoint(beginning):
+        return _read_skos([source], whole)
     if isinstance(whole, dict) and list(whole) == ["labels"]:
         labels = whole["labels"]
         # A list of plain strings is the nested form: a top label called "labels" with its leaves.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, count
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hgclr.errors import InputError
 from hgclr.files import atomic_file
 from hgclr.files import read_json as read_json_file
+from hgclr.taxonomy.concepts import Choices, ImportSummary
 from hgclr.taxonomy.entries import Source, check_labels, close_matches
 from hgclr.taxonomy.formats import (
     Descriptions,
@@ -26,7 +28,9 @@ from hgclr.taxonomy.formats import (
     write_table,
 )
 from hgclr.taxonomy.order import Children, LevelOrder, LowestCommonAncestor, find_ranks, read_only
+from hgclr.taxonomy.vocabularies import write_skos
 
+logger = logging.getLogger(__name__)
 NamePath = tuple[str, ...]
 """The names from a top label down to a label."""
 MODEL_REMEDY = "give a folder that hgclr train or hgclr export wrote"
@@ -389,35 +393,66 @@ class Taxonomy:
             path: the file; its name does not matter.
             format: ``literature`` (lines ``parent<TAB>child...``), ``table`` (CSV or TSV with the columns
                 ``child`` and ``parent``, perhaps ``name`` and ``description``), ``json``, ``paths`` (lines
-                ``A > B > C``), ``outline`` (a label per line, indented below its parent), or ``auto``, which
-                detects the format from the content.
+                ``A > B > C``), ``outline`` (a label per line, indented below its parent), ``ids`` (lines
+                ``id : A > B > C``), ``skos`` (Turtle, N-Triples or RDF/XML; JSON-LD and IPTC's JSON are ``json``),
+                ``esco`` (tables), or ``auto``, which detects the format from the content. A gzipped file is unpacked.
             separator: the string between the names of a path.
 
         Raises:
             InputError: with file, line and remedy, if the file is not a tree.
         """
-        labels = read_labels(path, format, separator)
+        taxonomy, summary = cls.import_from([path], format=format, separator=separator)
+        if summary is not None and (repairs := summary.repair_lines()):
+            logger.warning("%s: %s; see hgclr taxonomy import", path, "; ".join(repairs))
+        return taxonomy
+
+    @classmethod
+    def import_from(
+        cls,
+        paths: Sequence[str | Path],
+        choices: Choices | None = None,
+        *,
+        format: FileFormat = "auto",  # noqa: A002
+        separator: str = " > ",
+    ) -> tuple[Taxonomy, ImportSummary | None]:
+        """Read a published vocabulary and return its tree and what was found and repaired.
+
+        Args:
+            paths: the file, or all files of a vocabulary in SKOS or ESCO's tables, or a folder with these tables.
+            choices: languages and the part to take.
+            format, separator: as in :meth:`read`.
+
+        Returns:
+            The tree, and the summary; None if the file is a label tree in another format and no choice was made.
+
+        Raises:
+            InputError: if a file is damaged, or the concepts form a cycle that is not to be cut.
+        """
+        labels, summary = read_labels([Path(path) for path in paths], format, separator, choices)
         try:
-            return cls(**labels._asdict())
+            return cls(**labels._asdict()), summary
         except InputError as error:  # not checked by the readers, such as an unpaired surrogate
-            raise InputError(error.what, path=path, remedy=error.remedy) from None
+            raise InputError(error.what, path=paths[0], remedy=error.remedy) from None
 
     def write(self, path: str | Path) -> None:
-        """Write the tree atomically: JSON to ``.json``, a table to ``.csv``, else the literature's tab format.
+        """Write the tree atomically: JSON to ``.json``, a table to ``.csv``, SKOS to ``.ttl``, else the tab format.
 
-        JSON keeps everything. The table keeps ids, names, descriptions and one parent each. The tab format keeps only
-        ids and one parent each, and reading it gives the labels in breadth-first order.
+        JSON and SKOS keep everything. The table keeps ids, names, descriptions and one parent each. The tab format
+        keeps only ids and one parent each, and reading it gives the labels in breadth-first order.
 
         Raises:
             InputError: if the file cannot be written, or the format cannot represent a label.
         """
         suffix = Path(path).suffix.lower()
-        if suffix != ".json":
-            self.require_tree(f"the format of {Path(path).name!r}", f"choose an output file that ends in .json, {MAIN}")
+        if suffix not in (".json", ".ttl"):
+            remedy = f"choose an output file that ends in .json or .ttl, {MAIN}"
+            self.require_tree(f"the format of {Path(path).name!r}", remedy)
         if suffix == ".json":
             text = write_json(self._flat())
         elif suffix == ".csv":
             text = write_table(self._flat())
+        elif suffix == ".ttl":
+            text = write_skos(self._flat())
         else:
             text = write_literature(
                 self._ids, [(node, self.children(node).tolist()) for node in (-1, *self.order.labels.tolist())]
