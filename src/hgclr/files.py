@@ -371,6 +371,18 @@ def sheet_writer(target: Path | IO[bytes], widths: Sequence[int] = ()) -> Iterat
                 sheet._writer.cleanup()  # its file in the folder for temporary files
 
 
+@contextmanager
+def table_writer(target: Path, widths: Sequence[int]) -> Iterator[TableWriter | SheetWriter]:
+    """Yield a writer of ``.xlsx`` or else of CSV that spreadsheets read as UTF-8; the file is written atomically."""
+    with atomic_file(target) as path:
+        if target.suffix.lower() == ".xlsx":
+            with sheet_writer(path, widths) as sheet:
+                yield sheet
+        else:
+            with path.open("w", encoding="utf-8-sig", newline="") as stream:
+                yield TableWriter(stream, lineterminator="\n")
+
+
 def _harmless(cell: object) -> object:
     if not isinstance(cell, str) or not cell.startswith(FORMULAS):
         return cell

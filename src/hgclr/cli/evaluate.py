@@ -256,14 +256,13 @@ def watch(
 
     Next: label some of the new texts, and train again
     """
-    from hgclr.bulk.files import find_inputs, line_rows, make_chunk, read_chunks
+    from hgclr.bulk.files import find_inputs, line_chunks, read_chunks
     from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import print_drift
     from hgclr.data import DataFolder
     from hgclr.data.readers import limited_lines
     from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
     from hgclr.inference import HierarchicalClassifier
-    from hgclr.inference.backends import windows
 
     if output is not None:
         from hgclr.presentation import check_report
@@ -279,8 +278,7 @@ def watch(
     def texts() -> Iterator[str]:
         chunks = [read_chunks(path, columns) for path in files]
         if "-" in sources:
-            rows = line_rows(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0])
-            chunks.append(make_chunk(some, Path("-"), columns) for some in windows(rows, classifier.window))
+            chunks.append(line_chunks(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0]))
         for chunk in chain.from_iterable(chunks):
             if chunk.problems and not skip_bad_rows:
                 raise chunk.problems[0].error()
@@ -288,18 +286,10 @@ def watch(
                 logger.warning("skipped %d bad rows of %s", len(chunk.problems), chunk.path)
             yield from chunk.usable_texts
 
-    def observed(what: str, given: Iterator[str]) -> Observed:
-        with counting(what) as progress:
-
-            def counted() -> Iterator[str]:
-                for text in given:
-                    progress(1)
-                    yield text
-
-            return Observed.of(classifier.stream(counted()))
-
-    now = observed("new texts", texts())
-    before = observed(split, (document.text for document in documents.documents(split)))
+    with counting("new texts") as progress:
+        now = Observed.of(classifier.stream(texts()), progress)
+    with counting(split) as progress:
+        before = Observed.of(classifier.stream(document.text for document in documents.documents(split)), progress)
     found = compare_predictions(classifier.taxonomy, before, now)
     content = found.to_json() | {"model": model, "data": str(data), "split": split, "input": sources}
     write_result(json_file, content)
