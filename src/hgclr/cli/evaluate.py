@@ -34,6 +34,7 @@ from hgclr.cli.options import (
     Rule,
     Settings,
     SkipBadRows,
+    TextColumn,
     deciding_options,
     file,
     folder,
@@ -239,9 +240,7 @@ def watch(
         file("File, folder, pattern or URL with new texts, as for hgclr predict; '-': standard input.", "--input"),
     ],
     split: Annotated[str, option("Split to compare with: dev or test, which the model was not trained on.")] = "dev",
-    text_column: Annotated[
-        str | None, option("Column with the new texts; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     output: Annotated[Path | None, folder("Write drift.svg and drift.json here.")] = None,
     json_file: JsonFile = None,
     skip_bad_rows: SkipBadRows = False,

@@ -32,6 +32,7 @@ from hgclr.cli.options import (
     Model,
     Raw,
     SkipBadRows,
+    TextColumn,
     deciding_options,
     file,
     folder,
@@ -59,9 +60,7 @@ def predict(
     output: Annotated[
         str | None, option("File for the results, its format by its ending; in bulk: a folder.", metavar="FILE|DIR")
     ] = None,
-    text_column: Annotated[
-        str | None, option("Column with the text; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     encoding: Encoding = None,
     file_format: Annotated[
         Literal["jsonl", "csv", "parquet", "xlsx"] | None,
@@ -216,9 +215,7 @@ def review(
         Path | None, folder("Data folder to compare texts with; default: that of the training, if it is here.")
     ] = None,
     top: Annotated[int | None, option("Number of rows to write; default: all.", min=1, metavar="N")] = None,
-    text_column: Annotated[
-        str | None, option("Column with the text; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     skip_bad_rows: SkipBadRows = False,
     json_file: JsonFile = None,
 ) -> None:
