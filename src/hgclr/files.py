@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from hgclr.errors import InputError, refuse_url, require_extra
 
@@ -281,6 +282,11 @@ def read_json(path: Path, *, remedy: str | None = None) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file atomically."""
     write_files(path.parent, {path.name: json_bytes(value)})
+
+
+def gzip_stream(raw: IO[bytes], mode: Literal["rb", "wb"] = "wb") -> gzip.GzipFile:
+    """Return a gzip stream; its header has no name and no time, so the same content gives the same bytes."""
+    return gzip.GzipFile("", mode, 6, raw, mtime=0)
 
 
 class TableWriter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import logging
 import shutil
@@ -28,7 +27,7 @@ from hgclr.data.readers import (
     read_rows,
 )
 from hgclr.errors import InputError, as_written, first_line, require_extra, url_of
-from hgclr.files import SheetWriter, TableWriter, json_text, sheet_writer
+from hgclr.files import SheetWriter, TableWriter, gzip_stream, json_text, sheet_writer
 from hgclr.inference.backends import windows
 from hgclr.remote import find_files, kind_of, new_file
 
@@ -249,7 +248,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 stream: IO[str] = sys.stdout
                 if path is not None and target is not None:
                     encoding = "utf-8-sig" if form.bom and not form.other and kind != "jsonl" else "utf-8"
-                    stream = output.enter_context(_text_stream(path, target, "w", encoding))
+                    stream = output.enter_context(_text_stream(path, target, "wb", encoding))
                 if kind == "jsonl":
                     write = _line_writer(stream)
                 else:
@@ -294,12 +293,12 @@ def _fitting(chunk: Chunk) -> Iterator[None]:
 
 
 @contextmanager
-def _text_stream(path: Path, target: Path, mode: Literal["r", "w"], encoding: str) -> Iterator[IO[str]]:
+def _text_stream(path: Path, target: Path, mode: Literal["rb", "wb"], encoding: str) -> Iterator[IO[str]]:
     """Open a text file, packed if the name of ``target`` ends in ``.gz``."""
-    with path.open(f"{mode}b") as raw, ExitStack() as stack:
+    with path.open(mode) as raw, ExitStack() as stack:
         stream: Any = raw
-        if target.name.lower().endswith(".gz"):  # without name and time, for reproducible bytes
-            stream = stack.enter_context(gzip.GzipFile("", f"{mode}b", compresslevel=6, fileobj=raw, mtime=0))
+        if target.name.lower().endswith(".gz"):
+            stream = stack.enter_context(gzip_stream(raw, mode))
         yield stack.enter_context(io.TextIOWrapper(stream, encoding=encoding, newline=""))
 
 
@@ -311,8 +310,8 @@ def _recode(path: Path, target: Path, form: TextForm) -> None:
         for encoding in (own, "utf-8-sig"):
             try:
                 with (
-                    _text_stream(path, target, "r", "utf-8") as source,
-                    _text_stream(copy, target, "w", encoding) as result,
+                    _text_stream(path, target, "rb", "utf-8") as source,
+                    _text_stream(copy, target, "wb", encoding) as result,
                 ):
                     if form.bom and encoding == own:
                         result.write("\ufeff")

@@ -71,11 +71,10 @@ def evaluate(
     """
     from hgclr.cli.tables import print_scores
     from hgclr.errors import as_written
+    from hgclr.presentation import check_report
     from hgclr.provenance import command_line, machine
 
     if output is not None:
-        from hgclr.presentation import check_report
-
         check_report(output)
     classifier = open_classifier(model, data)
     decisions = deciding.changed(classifier.decisions)
@@ -262,10 +261,9 @@ def watch(
     from hgclr.data.readers import limited_lines
     from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
     from hgclr.inference import HierarchicalClassifier
+    from hgclr.presentation import check_report
 
     if output is not None:
-        from hgclr.presentation import check_report
-
         check_report(output)
     files = find_inputs([name for name in sources if name != "-"])
     place = find_folder(model, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -16,7 +15,7 @@ from hgclr.data.layout import NO_LABELS, Layout, Raw, Whole, find_columns, find_
 from hgclr.data.readers import Row, RowProblem, TextForm, byte_lines, json_rows, read_rows, text_hash
 from hgclr.data.table_import import SAMPLE, TableRow, Tables, find_labels
 from hgclr.errors import InputError, refuse_url
-from hgclr.files import FORMULAS, atomic_file, locked, write_json
+from hgclr.files import FORMULAS, atomic_file, gzip_stream, locked, write_json
 from hgclr.taxonomy import Taxonomy
 
 REASON, LABEL = "reason", "label"
@@ -192,9 +191,11 @@ def _rewrite(data: DataFolder, train: Path, documents: Mapping[int, _Document]) 
                 own = ({} if document.id is None else {"id": document.id}) | {form.text_column: document.text}
                 yield json.dumps(own | cells(document), ensure_ascii=False).encode()
 
-    with atomic_file(train) as temporary, temporary.open("wb") as raw:
-        # No name and time in the gzip header, for reproducible bytes.
-        packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if train.suffix.lower() == ".gz" else nullcontext(raw)
-        with packed as stream:
-            stream.writelines(line.rstrip(b"\r\n") + b"\n" for line in lines())
+    packed = train.suffix.lower() == ".gz"
+    with (
+        atomic_file(train) as temporary,
+        temporary.open("wb") as raw,
+        gzip_stream(raw) if packed else nullcontext(raw) as stream,
+    ):
+        stream.writelines(line.rstrip(b"\r\n") + b"\n" for line in lines())
     return in_train
