@@ -191,11 +191,10 @@ def _rewrite(data: DataFolder, train: Path, documents: Mapping[int, _Document]) 
                 own = ({} if document.id is None else {"id": document.id}) | {form.text_column: document.text}
                 yield json.dumps(own | cells(document), ensure_ascii=False).encode()
 
-    packed = train.suffix.lower() == ".gz"
     with (
         atomic_file(train) as temporary,
         temporary.open("wb") as raw,
-        gzip_stream(raw) if packed else nullcontext(raw) as stream,
+        gzip_stream(raw) if train.suffix.lower() == ".gz" else nullcontext(raw) as stream,
     ):
         stream.writelines(line.rstrip(b"\r\n") + b"\n" for line in lines())
     return in_train
