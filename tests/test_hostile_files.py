@@ -183,14 +183,14 @@ class Terminal(io.StringIO):
 def test_results_on_a_terminal_give_no_orders_and_in_json_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hgclr.bulk.files import Columns, line_rows, make_chunk, write_file
+    from hgclr.bulk.files import Columns, line_chunks, write_file
 
     bad = "a\x1b[2Jb\x7f\x85\x9b31m\u202ec\u2067d\u2028e é"
     label = {"id": bad, "path": [bad], "probability": 0.5}
     for form, raw in (("jsonl", False), ("csv", False), ("tsv", True)):
         terminal = Terminal()
         monkeypatch.setattr("sys.stdout", terminal)
-        chunk = make_chunk(list(line_rows([bad], tmp_path / "lines", "text")), tmp_path / "lines", ["text"])
+        (chunk,) = line_chunks([bad], tmp_path / "lines", "text")
         list(write_file(iter([(chunk, [{"labels": [label]}])]), None, form, Columns(raw=raw)))
         shown = terminal.getvalue()
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", shown)

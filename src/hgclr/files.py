@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import ctypes
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from hgclr.errors import InputError, refuse_url, require_extra
 
@@ -283,6 +284,11 @@ def write_json(path: Path, value: Any) -> None:
     write_files(path.parent, {path.name: json_bytes(value)})
 
 
+def gzip_stream(raw: IO[bytes], mode: Literal["rb", "wb"] = "wb") -> gzip.GzipFile:
+    """Return a gzip stream; its header has no name and no time, so the same content gives the same bytes."""
+    return gzip.GzipFile("", mode, 6, raw, mtime=0)
+
+
 class TableWriter:
     """Writes rows of CSV, with an apostrophe before a text that a spreadsheet would run as a formula.
 
@@ -369,6 +375,18 @@ def sheet_writer(target: Path | IO[bytes], widths: Sequence[int] = ()) -> Iterat
             with suppress(Exception):
                 sheet.close()
                 sheet._writer.cleanup()  # its file in the folder for temporary files
+
+
+@contextmanager
+def table_writer(target: Path, widths: Sequence[int]) -> Iterator[TableWriter | SheetWriter]:
+    """Yield a writer of ``.xlsx`` or else of CSV that spreadsheets read as UTF-8; the file is written atomically."""
+    with atomic_file(target) as path:
+        if target.suffix.lower() == ".xlsx":
+            with sheet_writer(path, widths) as sheet:
+                yield sheet
+        else:
+            with path.open("w", encoding="utf-8-sig", newline="") as stream:
+                yield TableWriter(stream, lineterminator="\n")
 
 
 def _harmless(cell: object) -> object:

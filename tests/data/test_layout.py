@@ -122,3 +122,8 @@ def test_members_of_lists_hold_one_label_each() -> None:
 def test_separators_that_were_told() -> None:
     found = find_separators(Layout(label_separator=",", path_separator=" . "), [("A . B, C",)])
     assert (found.label_separator, found.path_separator) == (",", ".")
+
+
+def test_a_row_of_json_lines_may_omit_its_lower_levels() -> None:
+    layout = Layout("text", ("area", "topic"), levels=True)
+    assert layout.raw_labels({"text": "an atom", "area": "science"}) == (("science",),)

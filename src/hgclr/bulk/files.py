@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import logging
 import shutil
@@ -11,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
@@ -28,7 +27,7 @@ from hgclr.data.readers import (
     read_rows,
 )
 from hgclr.errors import InputError, as_written, first_line, require_extra, url_of
-from hgclr.files import SheetWriter, TableWriter, json_text, sheet_writer
+from hgclr.files import SheetWriter, TableWriter, gzip_stream, json_text, sheet_writer
 from hgclr.inference.backends import windows
 from hgclr.remote import find_files, kind_of, new_file
 
@@ -156,30 +155,31 @@ def read_chunks(path: Path, text_columns: Sequence[str], form: TextForm | None =
         for first, batch in parquet_batches(path, required, all_columns=True):
             found = [column for column in text_columns if column in batch.schema.names][:1]
             rows = [Row(number, values) for number, values in enumerate(batch.select(found).to_pylist(), first)]
-            yield make_chunk(rows, path, text_columns, batch)
+            yield _chunk(rows, path, text_columns, batch)
         return
     if name.endswith(SUFFIXES):
-        lines = read_rows(path, required, all_columns=True, form=form)
+        read = windows(read_rows(path, required, all_columns=True, form=form), ROWS)
+        chunks: Iterator[Chunk] = (_chunk(some, path, text_columns, form=form) for some in read)
     else:
-        lines = line_rows(in_utf8(byte_lines(path, form), path, form), path, text_columns[0])
-    start = next(lines, None)
-    if start is None:
-        yield Chunk(path)
-        return
-    for some in windows(chain([start], lines), ROWS):
-        yield make_chunk(some, path, text_columns, form=form)
+        chunks = line_chunks(in_utf8(byte_lines(path, form), path, form), path, text_columns[0])
+    yield next(chunks, Chunk(path))
+    yield from chunks
 
 
-def line_rows(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator[Row | BadRow]:
+def line_chunks(lines: Iterable[str | bytes], path: Path, column: str) -> Iterator[Chunk]:
     """Yield texts, or the lines of a file as bytes, as rows with one column; ``path`` is for error messages."""
-    for number, line in enumerate(lines, 1):
+
+    def row(number: int, line: str | bytes) -> Row | BadRow:
         try:
-            yield Row(number, {column: line if isinstance(line, str) else line.decode().rstrip("\r\n")})
+            return Row(number, {column: line if isinstance(line, str) else line.decode().rstrip("\r\n")})
         except UnicodeDecodeError as error:
-            yield BadRow(path, number, f"not UTF-8: {error}", None, ENCODING)
+            return BadRow(path, number, f"not UTF-8: {error}", None, ENCODING)
+
+    for some in windows(starmap(row, enumerate(lines, 1)), ROWS):
+        yield _chunk(some, path, [column])
 
 
-def make_chunk(
+def _chunk(
     rows: Sequence[Row | BadRow],
     path: Path,
     text_columns: Sequence[str],
@@ -252,7 +252,7 @@ def write_file(labelled: Labelled, target: Path | None, kind: Format, added: Col
                 stream: IO[str] = sys.stdout
                 if path is not None and target is not None:
                     encoding = "utf-8-sig" if form.bom and not form.other and kind != "jsonl" else "utf-8"
-                    stream = output.enter_context(_text_stream(path, target, "w", encoding))
+                    stream = output.enter_context(_text_stream(path, target, "wb", encoding))
                 if kind == "jsonl":
                     write = _line_writer(stream)
                 else:
@@ -297,12 +297,12 @@ def _fitting(chunk: Chunk) -> Iterator[None]:
 
 
 @contextmanager
-def _text_stream(path: Path, target: Path, mode: Literal["r", "w"], encoding: str) -> Iterator[IO[str]]:
+def _text_stream(path: Path, target: Path, mode: Literal["rb", "wb"], encoding: str) -> Iterator[IO[str]]:
     """Open a text file, packed if the name of ``target`` ends in ``.gz``."""
-    with path.open(f"{mode}b") as raw, ExitStack() as stack:
+    with path.open(mode) as raw, ExitStack() as stack:
         stream: Any = raw
-        if target.name.lower().endswith(".gz"):  # without name and time, for reproducible bytes
-            stream = stack.enter_context(gzip.GzipFile("", f"{mode}b", compresslevel=6, fileobj=raw, mtime=0))
+        if target.name.lower().endswith(".gz"):
+            stream = stack.enter_context(gzip_stream(raw, mode))
         yield stack.enter_context(io.TextIOWrapper(stream, encoding=encoding, newline=""))
 
 
@@ -314,8 +314,8 @@ def _recode(path: Path, target: Path, form: TextForm) -> None:
         for encoding in (own, "utf-8-sig"):
             try:
                 with (
-                    _text_stream(path, target, "r", "utf-8") as source,
-                    _text_stream(copy, target, "w", encoding) as result,
+                    _text_stream(path, target, "rb", "utf-8") as source,
+                    _text_stream(copy, target, "wb", encoding) as result,
                 ):
                     if form.bom and encoding == own:
                         result.write("\ufeff")
@@ -348,13 +348,15 @@ def _line_writer(stream: IO[str]) -> Write:
     return write
 
 
+def table_cell(value: object) -> object:
+    """Return a value as it is written into a table."""
+    if isinstance(value, bool | dict | list):
+        return _json(value)
+    return "" if value is None else value if isinstance(value, str | int | float) else str(value)
+
+
 def _table_writer(table: TableWriter | SheetWriter, columns: Sequence[str], own: Sequence[str]) -> Write:
     table.writerow([*columns, *own])
-
-    def cell(value: object) -> object:
-        if isinstance(value, bool | dict | list):
-            return _json(value)
-        return "" if value is None else value if isinstance(value, str | int | float) else str(value)
 
     def write(chunk: Chunk, answers: list[Answer]) -> None:
         for values, answer in zip(chunk.cells(), answers, strict=True):
@@ -376,7 +378,8 @@ def _table_writer(table: TableWriter | SheetWriter, columns: Sequence[str], own:
                 remedy = "write the results with --format jsonl or --format parquet"
                 raise InputError(what, path=chunk.path, remedy=remedy)
             cells["error"] = [answer.get("error") or answer.get("note", "")]
-            table.writerow([cell(values.get(name)) for name in columns] + [SEPARATOR.join(cells[name]) for name in own])
+            own_cells = (SEPARATOR.join(cells[name]) for name in own)
+            table.writerow([*(table_cell(values.get(name)) for name in columns), *own_cells])
 
     return write
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hgclr.bulk.files import read_chunks
+from hgclr.bulk.files import read_chunks, table_cell
 from hgclr.data.adding import LABEL, REASON, SUGGESTIONS
 from hgclr.data.folder import DataFolder
 from hgclr.data.readers import EXCEL, is_blank
 from hgclr.decisions.review import NO_REASON, REASONS, TrainingDistance, best_paths, review
 from hgclr.errors import InputError, require_extra
-from hgclr.files import SheetWriter, TableWriter, atomic_file, json_text, sheet_writer
+from hgclr.files import table_writer
 from hgclr.inference.classifier import HierarchicalClassifier, sampled
 from hgclr.taxonomy import Taxonomy
 
@@ -132,15 +132,24 @@ def write_review(
         distances = None if distance is None else distance(np.concatenate(list(classifier.vectors(texts))))
         found = review(decisions, probabilities, distances)
         options: dict[str, Any] = {"thresholds": decisions.thresholds, "allow_inner_nodes": decisions.allow_inner_nodes}
-        paths = best_paths(probabilities, taxonomy, len(SUGGESTIONS), **options)
+        best = best_paths(probabilities, taxonomy, len(SUGGESTIONS), **options)
         places = range(usable, usable + len(filled))
         own = [row for _, row in filled]
-        queue += map(_Entry, (-found.score).tolist(), places, found.reason, paths, own)
+        queue += map(_Entry, (-found.score).tolist(), places, found.reason, best, own)
         queue = sorted(queue, key=lambda entry: entry[:2])[:top]
         usable += len(filled)
         if progress is not None:
             progress(len(filled))
-    _write(output, columns | ADDED, ([*_cells(entry, columns, taxonomy)] for entry in queue))
+    try:
+        with table_writer(output, list((columns | ADDED).values())) as table:
+            table.writerow(columns | ADDED)
+            for entry in queue:
+                paths = [(taxonomy.path_name(label), round(probability, 4)) for label, probability in entry.paths]
+                suggested = chain.from_iterable([*paths, *[("", "")] * (len(SUGGESTIONS) - len(paths))])
+                cells_of_file = (table_cell(entry.cells.get(name)) for name in columns)
+                table.writerow([*cells_of_file, *suggested, entry.reason, ""])
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=output) from None
     reasons = Counter(entry.reason for entry in queue)
     counts = {reason: reasons[reason] for reason in (*REASONS, NO_REASON) if reasons[reason]}
     return ReviewQueue(output, len(queue), counts, usable - len(queue), bad, blank, compared)
@@ -157,32 +166,3 @@ def training_data(model: Path, taxonomy: Taxonomy) -> DataFolder | None:
             data = data_folder(run, run.data.taxonomy)
             return data if data.taxonomy == taxonomy and "train" in data.splits else None
     return None
-
-
-def _cells(entry: _Entry, columns: Iterable[str], taxonomy: Taxonomy) -> Iterator[object]:
-    """Yield the cells of a row of the queue; the last, for the label, is empty."""
-    for name in columns:
-        cell = entry.cells.get(name)
-        yield cell if cell is None or isinstance(cell, str | int | float) else json_text(cell, default=str)
-    for number in range(len(SUGGESTIONS)):
-        label, probability = entry.paths[number] if number < len(entry.paths) else (None, None)
-        yield None if label is None else taxonomy.path_name(label)
-        yield None if probability is None else round(probability, 4)
-    yield entry.reason
-    yield None
-
-
-def _write(output: Path, columns: Mapping[str, int], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table atomically; ``columns`` are the widths by name. Texts are never formulas."""
-    try:
-        with atomic_file(output) as path, ExitStack() as stack:
-            table: TableWriter | SheetWriter
-            if output.name.lower().endswith(EXCEL):
-                table = stack.enter_context(sheet_writer(path, list(columns.values())))
-            else:  # spreadsheets need the mark
-                stream = stack.enter_context(path.open("w", encoding="utf-8-sig", newline=""))
-                table = TableWriter(stream, lineterminator="\n")
-            for row in chain([columns], rows):
-                table.writerow("" if cell is None else cell for cell in row)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=output) from None

@@ -221,7 +221,7 @@ def add(
     path; separate several labels by ";". Rows without a label are not added.
 
     A text that is already in train gets the new labels in place of the old ones. Texts in dev or test are not added;
-    these splits do not change.
+    these splits do not change. Train must be JSON lines, as **hgclr data import** writes them.
 
     Example: **hgclr data add my-data review.xlsx**
 

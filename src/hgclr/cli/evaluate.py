@@ -34,6 +34,7 @@ from hgclr.cli.options import (
     Rule,
     Settings,
     SkipBadRows,
+    TextColumn,
     deciding_options,
     file,
     folder,
@@ -70,11 +71,10 @@ def evaluate(
     """
     from hgclr.cli.tables import print_scores
     from hgclr.errors import as_written
+    from hgclr.presentation import check_report
     from hgclr.provenance import command_line, machine
 
     if output is not None:
-        from hgclr.presentation import check_report
-
         check_report(output)
     classifier = open_classifier(model, data)
     decisions = deciding.changed(classifier.decisions)
@@ -239,9 +239,7 @@ def watch(
         file("File, folder, pattern or URL with new texts, as for hgclr predict; '-': standard input.", "--input"),
     ],
     split: Annotated[str, option("Split to compare with: dev or test, which the model was not trained on.")] = "dev",
-    text_column: Annotated[
-        str | None, option("Column with the new texts; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     output: Annotated[Path | None, folder("Write drift.svg and drift.json here.")] = None,
     json_file: JsonFile = None,
     skip_bad_rows: SkipBadRows = False,
@@ -256,18 +254,16 @@ def watch(
 
     Next: label some of the new texts, and train again
     """
-    from hgclr.bulk.files import find_inputs, line_rows, make_chunk, read_chunks
+    from hgclr.bulk.files import find_inputs, line_chunks, read_chunks
     from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import print_drift
     from hgclr.data import DataFolder
     from hgclr.data.readers import limited_lines
     from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
     from hgclr.inference import HierarchicalClassifier
-    from hgclr.inference.backends import windows
+    from hgclr.presentation import check_report
 
     if output is not None:
-        from hgclr.presentation import check_report
-
         check_report(output)
     files = find_inputs([name for name in sources if name != "-"])
     place = find_folder(model, data)
@@ -279,8 +275,7 @@ def watch(
     def texts() -> Iterator[str]:
         chunks = [read_chunks(path, columns) for path in files]
         if "-" in sources:
-            rows = line_rows(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0])
-            chunks.append(make_chunk(some, Path("-"), columns) for some in windows(rows, classifier.window))
+            chunks.append(line_chunks(limited_lines(sys.stdin.buffer, Path("-")), Path("-"), columns[0]))
         for chunk in chain.from_iterable(chunks):
             if chunk.problems and not skip_bad_rows:
                 raise chunk.problems[0].error()
@@ -288,18 +283,10 @@ def watch(
                 logger.warning("skipped %d bad rows of %s", len(chunk.problems), chunk.path)
             yield from chunk.usable_texts
 
-    def observed(what: str, given: Iterator[str]) -> Observed:
-        with counting(what) as progress:
-
-            def counted() -> Iterator[str]:
-                for text in given:
-                    progress(1)
-                    yield text
-
-            return Observed.of(classifier.stream(counted()))
-
-    now = observed("new texts", texts())
-    before = observed(split, (document.text for document in documents.documents(split)))
+    with counting("new texts") as progress:
+        now = Observed.of(classifier.stream(texts()), progress)
+    with counting(split) as progress:
+        before = Observed.of(classifier.stream(document.text for document in documents.documents(split)), progress)
     found = compare_predictions(classifier.taxonomy, before, now)
     content = found.to_json() | {"model": model, "data": str(data), "split": split, "input": sources}
     write_result(json_file, content)

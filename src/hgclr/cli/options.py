@@ -43,6 +43,7 @@ JsonFile = Annotated[Path | None, file("Write the result as JSON to this file; '
 NewFolder = Annotated[Path, folder("Folder to write; it must be new or empty.")]
 DataOutput = Annotated[Path, folder("Data folder to write; an earlier one is replaced.")]
 Raw = Annotated[bool, option("Do not escape cells of CSV and TSV that a spreadsheet would run as formulas.", "--raw")]
+TextColumn = Annotated[str | None, option("Column with the text; default: 'text', or that of the training.")]
 Encoding = Annotated[
     str | None, option("Encoding of text files, such as cp1252; default: UTF-8, or detected.", metavar="NAME")
 ]

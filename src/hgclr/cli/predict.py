@@ -32,6 +32,7 @@ from hgclr.cli.options import (
     Model,
     Raw,
     SkipBadRows,
+    TextColumn,
     deciding_options,
     file,
     folder,
@@ -59,9 +60,7 @@ def predict(
     output: Annotated[
         str | None, option("File for the results, its format by its ending; in bulk: a folder.", metavar="FILE|DIR")
     ] = None,
-    text_column: Annotated[
-        str | None, option("Column with the text; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     encoding: Encoding = None,
     file_format: Annotated[
         Literal["jsonl", "csv", "parquet", "xlsx"] | None,
@@ -115,12 +114,11 @@ def predict(
     if unused := next((name for name, value in for_bulk.items() if value), None):
         name = f"--{unused.replace('_', '-')}"
         raise InputError(f"{name} is for bulk prediction only", remedy="give files as --input and a folder as --output")
-    from hgclr.bulk.files import ROWS, Columns, format_of, line_rows, make_chunk, read_chunks, write_file
+    from hgclr.bulk.files import Columns, format_of, line_chunks, read_chunks, write_file
     from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import prediction_tree
     from hgclr.data.readers import TextForm, in_utf8, limited_lines
     from hgclr.inference import HierarchicalClassifier
-    from hgclr.inference.backends import windows
     from hgclr.remote import kind_of
 
     target = None if output is None else Path(output)
@@ -140,8 +138,7 @@ def predict(
         if not texts and sys.stdin.isatty():
             sys.stderr.write("one text a line; end with Ctrl-D\n")
         lines = texts or in_utf8(limited_lines(sys.stdin.buffer, source, form), source, form)
-        rows = line_rows(lines, source, columns[0])
-        chunks = (make_chunk(some, source, columns) for some in windows(rows, ROWS))
+        chunks = line_chunks(lines, source, columns[0])
     first = next(chunks, None)
     if first is None or not first.texts:
         raise InputError("no text to label: the input is empty", path=source)
@@ -219,9 +216,7 @@ def review(
         Path | None, folder("Data folder to compare texts with; default: that of the training, if it is here.")
     ] = None,
     top: Annotated[int | None, option("Number of rows to write; default: all.", min=1, metavar="N")] = None,
-    text_column: Annotated[
-        str | None, option("Column with the text; default: 'text', or that of the training.")
-    ] = None,
+    text_column: TextColumn = None,
     skip_bad_rows: SkipBadRows = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -318,9 +313,9 @@ def explain(
 
     Example: **hgclr explain runs/first/model "a text" --positive-sample --label Physics**
     """
-    from hgclr.bulk.files import line_rows, make_chunk
+    from hgclr.bulk.files import line_chunks
     from hgclr.cli.tables import print_explanations, print_positive_samples
-    from hgclr.data.readers import TextForm, byte_lines, in_utf8, limited_lines
+    from hgclr.data.readers import BadRow, TextForm, byte_lines, in_utf8, limited_lines
     from hgclr.evaluation.explanation import explanation_page, read_text
     from hgclr.evaluation.positive_samples import keep_rule, load_label_side, positive_sample, positive_sample_page
 
@@ -333,10 +328,11 @@ def explain(
     if source is not None:
         form = TextForm()
         lines = limited_lines(sys.stdin.buffer, source, form) if str(source) == "-" else byte_lines(source, form)
-        chunk = make_chunk(list(line_rows(in_utf8(lines, source, form), source, "text")), source, ["text"])
-        for problem in chunk.problems:
-            raise problem.error()
-        chosen = [(text, number) for number, text in enumerate(chunk.usable_texts, 1) if text.strip()]
+        chunks = line_chunks(in_utf8(lines, source, form), source, "text")
+        for number, text in enumerate(chain.from_iterable(chunk.texts for chunk in chunks), 1):
+            if isinstance(text, BadRow):
+                raise text.error()
+            chosen += [(text, number)] * bool(text.strip())
         if not chosen:
             raise InputError("no text in it", path=source, remedy="write one text per line")
     classifier = open_classifier(model)

@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from hgclr.data.folder import RECORD, DataFolder, LabelReader, find_data, remembered
+from hgclr.data.folder import RECORD, DataFolder, LabelReader, Readings, find_data, remembered
 from hgclr.data.layout import NO_LABELS, Layout, Raw, Whole, find_columns, find_separators
-from hgclr.data.readers import (
-    EXCEL,
-    BadRow,
-    Row,
-    RowProblem,
-    TextForm,
-    byte_lines,
-    csv_records,
-    json_rows,
-    parquet_batches,
-    read_rows,
-    read_text,
-    sheet_rows,
-    text_hash,
-)
-from hgclr.data.table_import import SAMPLE, find_labels
+from hgclr.data.readers import Row, RowProblem, TextForm, byte_lines, json_rows, read_rows, text_hash
+from hgclr.data.table_import import SAMPLE, TableRow, Tables, find_labels
 from hgclr.errors import InputError, refuse_url
-from hgclr.files import FORMULAS, atomic_file, locked, sheet_writer, write_json
+from hgclr.files import FORMULAS, atomic_file, gzip_stream, locked, write_json
 from hgclr.taxonomy import Taxonomy
 
-SUGGESTED = 3
-"""Number of paths suggested for a row of a review file."""
 REASON, LABEL = "reason", "label"
-SUGGESTIONS = {str(number): f"path {number}" for number in range(1, SUGGESTED + 1)}
-"""The columns of the suggested paths, by number."""
+SUGGESTIONS = {number: f"path {number}" for number in "123"}
+"""The columns of the paths suggested in a review file, by number."""
 LOCK = ".adding.lock"
 
 
@@ -73,25 +53,13 @@ class Added:
         return vars(self) | {"train": str(self.train)}
 
 
-class _Row(NamedTuple):
-    """A labelled row of a table; ``id`` is its id there, ``raw`` its labels before they are looked up."""
-
-    path: Path
-    number: int
-    text: str
-    id: str | None
-    raw: Raw
-
-
-@dataclass(slots=True)
-class _Document:
-    """A text to add, its labels, its places in the tables, and what happens to it."""
+class _Document(NamedTuple):
+    """A text to add, its labels, and its places in the tables."""
 
     text: str
     id: str | None
     labels: set[int]
-    places: list[str] = field(default_factory=list)
-    fate: Literal["added", "corrected", "unchanged"] = "added"
+    places: list[str]
 
 
 def add_tables(folder: str | Path, files: Sequence[str | Path], *, layout: Layout | None = None) -> Added:
@@ -101,7 +69,7 @@ def add_tables(folder: str | Path, files: Sequence[str | Path], *, layout: Layou
     paths in the folder's tree; in a review file also the number of a suggested path. Ancestors are added. A text that
     is in train already gets the new labels in place of the old ones. A text that is in dev or test is not added.
 
-    All rows are checked first. Then the file of the split is replaced by one of the same format.
+    All rows are checked first. Then the file of the split, JSON lines, is replaced.
 
     Args:
         folder: the data folder.
@@ -109,12 +77,15 @@ def add_tables(folder: str | Path, files: Sequence[str | Path], *, layout: Layou
         layout: known columns and separators; the others are detected in each table.
 
     Raises:
-        InputError: at an unknown label or an unusable row, with file and row; if another process is adding.
+        InputError: if train is not JSON lines; at an unknown label or an unusable row; if another process is adding.
     """
     refuse_url(folder)
     with locked(find_data(folder) / LOCK, "adding documents", remedy="wait until it is done"):
         data = DataFolder(folder)
         train, held_out = data.split_path("train"), list[str]()
+        if not train.name.lower().endswith((".jsonl", ".jsonl.gz")):
+            remedy = f"convert the folder: hgclr data import {folder} --output NEW"
+            raise InputError("rows can be added to JSON lines only", path=train, remedy=remedy)
         documents: dict[int, _Document] = {}
         contradicted: set[int] = set()
         rows = labelled = 0
@@ -123,213 +94,107 @@ def add_tables(folder: str | Path, files: Sequence[str | Path], *, layout: Layou
             rows, labelled = rows + total, labelled + len(found)
             for row, labels in found:
                 text = text_hash(row.text)
-                own = documents.setdefault(text, _Document(row.text, row.id, set(labels)))
+                own = documents.setdefault(text, _Document(row.text, row.id, set(labels), []))
                 if own.labels != set(labels):
                     contradicted.add(text)
                     own.labels.update(labels)
-                own.places.append(f"{row.path}:{row.number}")
+                own.places.append(row.where)
         for split in data.splits.keys() - {"train"}:
-            for text, _ in _hashed(data, split):
-                if (document := documents.pop(text, None)) is not None:
-                    held_out += [f"{place} ({split})" for place in document.places]
-        reader = LabelReader(data.taxonomy, replace(data.form, add_ancestors=True))
-        for text, values in _hashed(data, "train"):
-            if (document := documents.get(text)) is None:
-                continue
-            try:
-                same = set(reader.read(values[data.form.label_column])) == document.labels
-            except RowProblem:
-                same = False
-            if document.fate != "corrected":
-                document.fate = "unchanged" if same else "corrected"
-        _Rewriting(data, documents).write()
-        fates = Counter(document.fate for document in documents.values())
-        return Added(
-            train,
-            rows,
-            added=fates["added"],
-            corrected=fates["corrected"],
-            unchanged=fates["unchanged"],
-            unlabelled=rows - labelled,
-            contradictions=len(contradicted & documents.keys()),
-            held_out=sorted(held_out),
-        )
+            for each in read_rows(data.split_path(split), (column := data.form.text_column,)):
+                if isinstance(each, Row) and (text := text_hash(str(each.values[column] or ""))) in documents:
+                    held_out += [f"{place} ({split})" for place in documents.pop(text).places]
+        in_train = _rewrite(data, train, documents) if documents else {}
+        added, unchanged = len(documents) - len(in_train), sum(in_train.values())
+        if counts := remembered(data.path, "documents"):
+            counts |= {"train": counts.get("train", 0) + added}
+            write_json(data.path / RECORD, remembered(data.path) | {"documents": counts})
+        contradictions = len(contradicted & documents.keys())
+        corrected, unlabelled = len(in_train) - unchanged, rows - labelled
+        return Added(train, rows, added, corrected, unchanged, unlabelled, contradictions, sorted(held_out))
 
 
-def _hashed(data: DataFolder, split: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the hash of the text, and the cells, of the readable rows of a split."""
-    form = data.form
-    for row in read_rows(data.split_path(split), [form.text_column, form.label_column]):
-        if isinstance(row, Row):
-            yield text_hash(str(row.values[form.text_column] or "")), row.values
+@dataclass(frozen=True)
+class _ReviewLayout(Layout):
+    """The layout of a review file, with the label tree."""
+
+    taxonomy: Taxonomy | None = None
+
+    def raw_labels(self, values: Mapping[str, object]) -> Raw:
+        """Return the labels that a person wrote into a row; numbers become the suggested paths."""
+        assert self.taxonomy is not None
+        cell = str(values.get(LABEL) or "").strip()
+        whole = self.taxonomy.candidates(cell)
+        written = [cell] if whole else [part for part in map(str.strip, cell.split(";")) if part]
+        if not written:
+            raise RowProblem(NO_LABELS)
+        labels = []
+        for label in written:
+            if (column := SUGGESTIONS.get(label)) is not None:
+                if self.taxonomy.candidates(label):
+                    raise RowProblem(f"{label!r} is a label and the number of a suggestion", "write the label's path")
+                if not (label := str(values[column] or "")):
+                    raise RowProblem(f"the row has no {column!r}", "write the path of a label")
+            labels.append(Whole(label))
+        return tuple(labels)
 
 
-def _read_table(path: Path, layout: Layout, data: DataFolder) -> tuple[list[tuple[_Row, tuple[int, ...]]], int]:
+def _read_table(path: Path, layout: Layout, data: DataFolder) -> tuple[list[tuple[TableRow, tuple[int, ...]]], int]:
     """Return the labelled rows of a table with their labels and ancestors, and the number of all its rows."""
-    sample = [row for row in islice(read_rows(path, (), all_columns=True), SAMPLE) if isinstance(row, Row)]
+    sample = [row.values for row in islice(read_rows(path, (), all_columns=True), SAMPLE) if isinstance(row, Row)]
     if not sample:
-        return [], 0
-    names = dict.fromkeys(name for row in sample for name in row.values)
-    in_review = all(name in names for name in (*SUGGESTIONS.values(), REASON, LABEL))
+        raise InputError("no usable row", path=path, remedy="add a header and at least one row")
+    names = {name for values in sample for name in values}
+    in_review = names.issuperset((*SUGGESTIONS.values(), REASON, LABEL))
     if in_review:
-        layout = replace(layout, labels=layout.labels or (LABEL,), label_separator=";", path_separator=">")
+        layout = _ReviewLayout(layout.text, (LABEL,), id=layout.id, path_separator=">", taxonomy=data.taxonomy)
     if not layout.text:
         usual = (data.form.text_column, data.source_text_column)
         layout = replace(layout, text=next((name for name in usual if name in names), ""))
-    layout = find_columns(layout, [row.values for row in sample], path)
-    rows: list[_Row] = []
-    total = 0
-    for row in read_rows(path, (layout.text,), all_columns=True):
-        total += 1
-        if isinstance(row, BadRow):
-            raise InputError(row.reason, path=path, line=row.number, remedy=row.remedy or "correct the row")
-        values = {name: row.values.get(name) for name in layout.columns}
-        try:
-            raw = _review_labels(row.values, data.taxonomy) if in_review else layout.raw_labels(values)
-            text = read_text(values[layout.text])
-        except RowProblem as problem:
-            if problem.reason == NO_LABELS:
-                continue
-            raise _refused(problem, path, row.number) from None
-        if in_review and text.startswith("'") and text[1:].startswith(FORMULAS):
-            text = text[1:]  # the apostrophe is that of TableWriter
-        own = values.get(layout.id or "")
-        rows.append(_Row(path, row.number, text, None if own in (None, "") else str(own), raw))
-    cells = {raw: place for place, raw in enumerate(dict.fromkeys(row.raw for row in rows))}
-    of_cell = find_labels(cells, {}, find_separators(layout, list(cells)), tree=data.taxonomy, merge=False).of_cell
+    tables = Tables(find_columns(layout, sample, path), Readings(None), {path: TextForm()}, keep_placeholders=True)
+    rows = list(tables.read([path]))
+    layout = find_separators(tables.layout, list(tables.cells))
+    of_cell = find_labels(tables.cells, {}, layout, tree=data.taxonomy, merge=False).of_cell
     found = []
-    for each in rows:
-        labels = of_cell[cells[each.raw]]
+    for row in rows:
+        labels = row.problem or of_cell[row.cell]
         if isinstance(labels, RowProblem):
-            raise _refused(labels, path, each.number)
-        found.append((each, labels))
-    return found, total
+            if labels.reason == NO_LABELS:
+                continue
+            raise InputError(labels.reason, path=path, line=row.number, remedy=labels.remedy or "correct the row")
+        if in_review and row.text.startswith("'") and row.text[1:].startswith(FORMULAS):
+            row = row._replace(text=row.text[1:])  # the apostrophe is that of TableWriter
+        found.append((row, labels))
+    return found, len(rows)
 
 
-def _refused(problem: RowProblem, path: Path, number: int) -> InputError:
-    return InputError(problem.reason, path=path, line=number, remedy=problem.remedy)
+def _rewrite(data: DataFolder, train: Path, documents: Mapping[int, _Document]) -> dict[int, bool]:
+    """Correct labels in train and append new documents; return, for each text that was in it, if its labels stay."""
+    form, reader = data.form, LabelReader(data.taxonomy, replace(data.form, add_ancestors=True))
+    in_train: dict[int, bool] = {}
 
+    def cells(document: _Document) -> dict[str, Any]:
+        return {form.label_column: [data.taxonomy.ids[label] for label in sorted(document.labels)]}
 
-def _review_labels(values: Mapping[str, Any], taxonomy: Taxonomy) -> Raw:
-    """Return the labels that a person wrote into a row of a review file; numbers become the suggested paths."""
-    cell = str(values[LABEL] or "").strip()
-    written = [cell] if taxonomy.candidates(cell) else [part for part in map(str.strip, cell.split(";")) if part]
-    if not written:
-        raise RowProblem(NO_LABELS)
-    labels = []
-    for label in written:
-        if (column := SUGGESTIONS.get(label)) is not None:
-            if taxonomy.candidates(label):
-                what = f"{label!r} is both a label and the number of a suggestion"
-                raise RowProblem(what, "write the path of the label")
-            if not (label := str(values[column] or "")):
-                raise RowProblem(f"the row has no {column!r}", "write the path of a label")
-        labels.append(Whole(label))
-    return tuple(labels)
+    def lines() -> Iterator[bytes]:
+        for line in byte_lines(train, TextForm()):
+            for row in json_rows([line], train, (form.text_column, form.label_column)):
+                if isinstance(row, Row) and (text := text_hash(str(row.values[form.text_column] or ""))) in documents:
+                    same = False
+                    with suppress(RowProblem):
+                        same = set(reader.read(row.values[form.label_column])) == documents[text].labels
+                    if not same:
+                        line = json.dumps(row.values | cells(documents[text]), ensure_ascii=False).encode()
+                    in_train[text] = in_train.get(text, True) and same
+            yield line
+        for text, document in documents.items():
+            if text not in in_train:
+                own = ({} if document.id is None else {"id": document.id}) | {form.text_column: document.text}
+                yield json.dumps(own | cells(document), ensure_ascii=False).encode()
 
-
-class _Rewriting:
-    """Writes a train split with added and corrected documents; its other rows stay as they are."""
-
-    def __init__(self, data: DataFolder, documents: Mapping[int, _Document]) -> None:
-        self.data, self.train, self.form = data, data.split_path("train"), data.form
-        self.new = [document for document in documents.values() if document.fate == "added"]
-        self.corrected = {text: document for text, document in documents.items() if document.fate == "corrected"}
-
-    def write(self) -> None:
-        """Replace the file of the split, unless nothing changes."""
-        if not self.new and not self.corrected:
-            return
-        name = self.train.name.lower()
-        with ExitStack() as stack:
-            temporary = stack.enter_context(atomic_file(self.train))
-            if name.endswith(".parquet"):
-                self._write_parquet(temporary)
-            elif name.endswith(EXCEL):
-                with sheet_writer(temporary) as sheet:
-                    for cells in self._records(cells for cells, _ in sheet_rows(self.train)):
-                        sheet.writerow(cells)
-            else:
-                stream: Any = stack.enter_context(temporary.open("wb"))
-                if name.endswith(".gz"):  # without name and time, for reproducible bytes
-                    stream = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0))
-                lines = name.removesuffix(".gz").endswith(".jsonl")
-                (self._write_lines if lines else self._write_table)(stream)
-        if counts := remembered(self.data.path, "documents"):
-            content = remembered(self.data.path) | {
-                "documents": counts | {"train": counts.get("train", 0) + len(self.new)}
-            }
-            write_json(self.data.path / RECORD, content)
-
-    def _write_lines(self, stream: IO[bytes]) -> None:
-        as_text, line = False, b"\n"
-        for line in byte_lines(self.train, TextForm()):
-            row = next(json_rows([line], self.train), None)
-            if isinstance(row, Row):
-                as_text = isinstance(row.values.get(self.form.label_column), str)
-                if (document := self._correction(row.values)) is not None:
-                    changed = row.values | {self.form.label_column: self._label_cell(document, as_text=as_text)}
-                    line = json.dumps(changed, ensure_ascii=False).encode() + b"\n"
-            stream.write(line)
-        if not line.endswith(b"\n"):
-            stream.write(b"\n")
-        for document in self.new:
-            own = {} if document.id is None else {"id": document.id}
-            stream.write(json.dumps(own | self._cells(document, as_text=as_text), ensure_ascii=False).encode() + b"\n")
-
-    def _write_table(self, stream: IO[bytes]) -> None:
-        form = TextForm()
-        text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
-        writer: Any = None
-        for cells in self._records(cells for _, cells in csv_records(self.train, form)):
-            if writer is None:  # now the delimiter is known
-                writer = csv.writer(text, delimiter=form.delimiter or ",", lineterminator=form.line_end)
-            writer.writerow(cells)
-        text.detach()
-
-    def _records(self, records: Iterable[list[str]]) -> Iterator[list[str]]:
-        """Yield the records of a table, the header first, with the corrected labels and the new documents."""
-        header: list[str] = []
-        for cells in records:
-            if (document := self._correction(dict(zip(header, cells, strict=False)))) is not None:
-                cells += [""] * (len(header) - len(cells))  # Excel omits empty cells at the end
-                cells[header.index(self.form.label_column)] = self._label_cell(document, as_text=True)
-            header = header or [cell.strip() for cell in cells]
-            yield cells
-        for document in self.new:
-            own = {"id": document.id or ""} | self._cells(document, as_text=True)
-            yield [own.get(name, "") for name in header]
-
-    def _write_parquet(self, target: Path) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        schema, column = pyarrow.parquet.read_schema(self.train), self.form.label_column
-        kind, place = schema.field(column).type, schema.get_field_index(column)
-        as_text = not pyarrow.types.is_list(kind) and not pyarrow.types.is_large_list(kind)
-        with pyarrow.parquet.ParquetWriter(target, schema) as file:
-            for _, batch in parquet_batches(self.train, (), all_columns=True):
-                cells = [
-                    row[column] if document is None else self._label_cell(document, as_text=as_text)
-                    for row in batch.select([self.form.text_column, column]).to_pylist()
-                    for document in [self._correction(row)]
-                ]
-                file.write_batch(batch.set_column(place, schema.field(place), pyarrow.array(cells, kind)))
-            new = [self._cells(document, as_text=as_text) for document in self.new]
-            file.write_batch(pyarrow.RecordBatch.from_pylist(new, schema=schema))
-
-    def _correction(self, values: Mapping[str, Any]) -> _Document | None:
-        return self.corrected.get(text_hash(str(values.get(self.form.text_column) or "")))
-
-    def _cells(self, document: _Document, *, as_text: bool) -> dict[str, Any]:
-        label_cell = self._label_cell(document, as_text=as_text)
-        return {self.form.text_column: document.text, self.form.label_column: label_cell}
-
-    def _label_cell(self, document: _Document, *, as_text: bool) -> Any:
-        ids, separator = [self.data.taxonomy.ids[label] for label in sorted(document.labels)], self.form.label_separator
-        if not as_text:
-            return ids
-        if unclear := [label for label in ids if separator in label]:
-            what = f"the label {unclear[0]!r} contains {separator!r}, which separates labels in {self.train.name}"
-            raise InputError(what, path=self.data.path, remedy="convert the folder with hgclr data import")
-        return separator.join(ids)
+    with (
+        atomic_file(train) as temporary,
+        temporary.open("wb") as raw,
+        gzip_stream(raw) if train.suffix.lower() == ".gz" else nullcontext(raw) as stream,
+    ):
+        stream.writelines(line.rstrip(b"\r\n") + b"\n" for line in lines())
+    return in_train

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from hgclr.data.readers import SUFFIXES, BadRow, BadRowLog, RowProblem, TextForm, read_rows, read_text
 from hgclr.errors import InputError
-from hgclr.files import atomic_folder, json_bytes, read_json, recover_folder
+from hgclr.files import atomic_folder, gzip_stream, json_bytes, read_json, recover_folder
 from hgclr.remote import local
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.formats import FileFormat
@@ -446,13 +445,12 @@ def write_corpus(
     with atomic_folder(output) as folder:
         summary = CorpusSummary(output)
         with ExitStack() as stack:
-            # No time stamp or file name in the gzip header: the same input gives the same bytes.
             streams: dict[str, BufferedIOBase] = {
                 name: stack.enter_context((folder / name).open("wb")) for name in (LEFT_OUT, CONTRADICTIONS)
             }
             for split in SPLITS:
                 raw = stack.enter_context((folder / f"{split}.jsonl.gz").open("wb"))
-                streams[split] = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
+                streams[split] = stack.enter_context(gzip_stream(raw))
             writer = CorpusWriter(summary, streams)
             yield writer
         if not summary.documents["train"]:

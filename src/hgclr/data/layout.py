@@ -76,7 +76,7 @@ class Layout:
     def raw_labels(self, values: Mapping[str, object]) -> Raw:
         """Return the labels of a row before splitting; raise if a level is empty above a filled one."""
         if self.levels:
-            names = [_cell(values[column]) for column in self.labels]
+            names = [_cell(values.get(column)) for column in self.labels]
             while names and not names[-1]:
                 names.pop()
             if not all(names):
@@ -84,7 +84,7 @@ class Layout:
                 raise RowProblem(f"the level {above!r} is empty above a filled one", "fill in all upper levels")
             raw: Raw = (tuple(names),) if names else ()
         else:
-            raw = tuple(label for column in self.labels for label in _raw(values[column]))
+            raw = tuple(label for column in self.labels for label in _raw(values.get(column)))
         if not raw:
             raise RowProblem(NO_LABELS, "give the row at least one label")
         return raw

@@ -402,7 +402,7 @@ def in_utf8(lines: Iterator[bytes], path: Path, form: TextForm) -> Iterator[byte
     else:
         return
     lines = chain([line], lines)
-    if form.encoding is None and not form.bom and not _is_utf8(line):
+    if form.encoding is None and not form.bom and not is_unicode(line):
         ahead, size = [], 0
         while size < AHEAD and (more := next(lines, None)) is not None:
             ahead.append(more)
@@ -419,7 +419,7 @@ def in_utf8(lines: Iterator[bytes], path: Path, form: TextForm) -> Iterator[byte
 def guess_encoding(lines: Sequence[bytes]) -> str | None:
     """Return the likely encoding of lines that are not all UTF-8, or None if they are damaged or it is unclear."""
     marked = [line for line in lines if not line.isascii()]
-    damaged = [line for line in marked if not _is_utf8(line)]
+    damaged = [line for line in marked if not is_unicode(line)]
     if len(marked) - len(damaged) >= UTF_8_SHARE * len(damaged):
         return None
     from charset_normalizer import from_bytes
@@ -435,14 +435,6 @@ def guess_encoding(lines: Sequence[bytes]) -> str | None:
     )
     found = [GUESSES[place] for chaos, _, place in ranks if chaos < ranks[0][0] + CLEAR]
     return found[0] if found and (len(found) == 1 or found[0] not in EAST_ASIAN) else None
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _recoded(line: bytes, encoding: str) -> bytes:
@@ -469,11 +461,11 @@ def is_blank(text: str) -> bool:
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
-def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8."""
+def is_unicode(text: str | bytes) -> bool:
+    """Return whether a text can be encoded as UTF-8, or bytes are UTF-8."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        text.encode() if isinstance(text, str) else text.decode()
+    except UnicodeError:
         return False
     return True
 

@@ -190,7 +190,7 @@ def import_tables(
         layout = layout if layout is not None and (layout.text or layout.labels) else columns
     by_split, shares = _split_files(sources, {"dev": dev, "test": test})
     forms = {path: TextForm(encoding) for paths in by_split.values() for path in paths}
-    tables = _Tables(layout or Layout(), Readings(progress), forms, keep_placeholders)
+    tables = Tables(layout or Layout(), Readings(progress), forms, keep_placeholders)
     for path, text_form in forms.items():
         check_place(path, Path(output))
         rows = list(islice(read_rows(path, (), all_columns=True, form=text_form), SAMPLE))
@@ -294,18 +294,19 @@ def _split_files(
     return {split: paths for split, paths in by_split.items() if paths}, drawn
 
 
-class _Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row: its place, and either its problem or its text, its id and the number of its label cell."""
 
     where: str
-    problem: str | None = None
+    number: int
+    problem: RowProblem | None = None
     text: str = ""
     id: str | None = None
     cell: int = -1
 
 
 @dataclass(slots=True)
-class _Tables:
+class Tables:
     """Reads the files twice, first to survey and then to write the rows; ``cells`` numbers distinct label cells."""
 
     layout: Layout
@@ -314,27 +315,25 @@ class _Tables:
     keep_placeholders: bool
     cells: dict[Raw, int] = field(default_factory=dict)
 
-    def read(self, paths: Sequence[Path]) -> Iterator[_Row]:
+    def read(self, paths: Sequence[Path]) -> Iterator[TableRow]:
         for path in paths:
             # A JSON object may omit keys without a value.
             needed = self.layout.labels[:1] if ".jsonl" in path.name.lower() else self.layout.labels
             rows = read_rows(path, (self.layout.text, *needed), all_columns=True, form=self.forms[path])
             for row in self.readings.count(rows):
                 where = f"{path}:{row.number}"
-                if isinstance(row, BadRow):
-                    yield _Row(where, row.reason)
-                    continue
                 try:
+                    if isinstance(row, BadRow):
+                        raise RowProblem(row.reason, row.remedy)
                     text, raw = read_text(row.values[self.layout.text]), self.layout.raw_labels(row.values)
+                    if not self.keep_placeholders and not has_word(text):
+                        raise RowProblem(f"{PLACEHOLDER}: {text.strip()[:80]!r} has no word")
                 except RowProblem as problem:
-                    yield _Row(where, problem.reason)
-                    continue
-                if not self.keep_placeholders and not has_word(text):
-                    yield _Row(where, f"{PLACEHOLDER}: {text.strip()[:80]!r} has no word")
+                    yield TableRow(where, row.number, problem)
                     continue
                 own = None if self.layout.id is None else row.values.get(self.layout.id)
                 cell = self.cells.setdefault(raw, len(self.cells))
-                yield _Row(where, None, text, None if own is None or own == "" else str(own), cell)
+                yield TableRow(where, row.number, None, text, None if own in (None, "") else str(own), cell)
 
     def marks(self, paths: Sequence[Path]) -> tuple[array[int], array[int]]:
         """Return the text hash and the number of the label cell of each good row."""
@@ -347,12 +346,12 @@ class _Tables:
 
 
 def _nothing_usable(
-    path: Path, tables: _Tables | None = None, of_cell: Sequence[Indices | RowProblem] = ()
+    path: Path, tables: Tables | None = None, of_cell: Sequence[Indices | RowProblem] = ()
 ) -> InputError:
     """Return the error for a file without a usable row, with the problem of the first row."""
     for row in [] if tables is None else tables.read([path]):
-        own = None if row.problem else of_cell[row.cell]
-        problem = row.problem or (str(own) if isinstance(own, RowProblem) else PLACEHOLDER)
+        own = row.problem or of_cell[row.cell]
+        problem = str(own) if isinstance(own, RowProblem) else PLACEHOLDER
         return InputError(f"no usable row; the first, {row.where}: {problem}", path=path)
     return InputError("no rows", path=path, remedy="add a header and at least one row")
 
@@ -507,7 +506,7 @@ def _unite(
 
 def _write(
     writer: CorpusWriter,
-    rows: Iterator[_Row],
+    rows: Iterator[TableRow],
     labels: TableLabels,
     united: _United,
     places: Sequence[int],
@@ -525,7 +524,7 @@ def _write(
     differing: dict[int, tuple[str, list[tuple[str, list[str]]]]] = {}
     spelled: dict[int, str] = {}
     for row in rows:
-        own = labels.of_cell[row.cell] if row.problem is None else RowProblem(row.problem)
+        own = row.problem or labels.of_cell[row.cell]
         text = text_hash(row.text)
         if text in recurring and not isinstance(own, RowProblem):
             shown = spelled.setdefault(text, " ".join(row.text.split())[:80])

@@ -63,12 +63,10 @@ class Review:
     Args:
         score: of each document, (N,), from 0 to 1.
         reason: of each document, one of :data:`REASONS` or :data:`NO_REASON`.
-        order: the documents, highest score first, ties in their order, (N,).
     """
 
     score: NDArray[np.float32]
     reason: list[str]
-    order: NDArray[np.int64]
 
 
 def review(
@@ -109,7 +107,7 @@ def review(
     signals[~probabilities.any(axis=1)] = 0
     score, largest = signals.max(axis=1), signals.argmax(axis=1).tolist()
     reasons = [REASONS[one] if value >= DOUBT else NO_REASON for one, value in zip(largest, score, strict=True)]
-    return Review(score, reasons, np.argsort(-score, kind="stable"))
+    return Review(score, reasons)
 
 
 def scaled_distances(distances: NDArray[np.floating], within: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +42,13 @@ class Observed:
     confidences: list[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, predictions: Iterable[Prediction]) -> Observed:
-        """Count predictions."""
+    def of(cls, predictions: Iterable[Prediction], progress: Callable[[int], None] | None = None) -> Observed:
+        """Count predictions; ``progress`` is called with 1 for each."""
         found = cls()
         for each in predictions:
             found.texts += 1
+            if progress is not None:
+                progress(1)
             found.labels.update(label.id for label in each.labels)
             flags = (not each.labels, bool(each.abstained), each.truncated)
             found.rates.update(name for name, flag in zip(RATES, flags, strict=True) if flag)
