@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from hgclr.decisions.settings import (
     METHODS,
     Decisions,
     Isotonic,
+    LeafSoftmax,
     Temperatures,
     calibration_from_json,
     constant_levels,
@@ -135,6 +137,27 @@ def test_calibration_keeps_order_type_and_range(method: str, taxonomy: Taxonomy,
     assert again == fitted
 
 
+@REPEATABLE
+@given(taxonomy=forests(), seed=st.integers(0, 1000), temperature=st.sampled_from([0.1, 0.25, 2.0]))
+def test_a_softmax_over_leaves_is_a_distribution_over_paths(taxonomy: Taxonomy, seed: int, temperature: float) -> None:
+    logits = np.random.default_rng(seed).normal(0, 2, (5, len(taxonomy))).astype(np.float32)
+    decisions = Decisions(taxonomy, "best-path", calibration=LeafSoftmax(taxonomy, temperature))
+    found = decisions.probabilities(logits)
+    paths = {leaf: [leaf, *taxonomy.ancestors(leaf).tolist()] for leaf in taxonomy.leaves.tolist()}
+    expected = np.zeros(found.shape)
+    for row, own in enumerate(logits.astype(np.float64)):
+        weights = {leaf: math.exp(own[labels].sum() / temperature) for leaf, labels in paths.items()}
+        for leaf, labels in paths.items():
+            expected[row, labels] += weights[leaf] / sum(weights.values())
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found.max() <= 1
+    # A path to a leaf is chosen by the leaf's probability, as by the sum of the path's logits.
+    chosen = replace(decisions, allow_inner_nodes=False).decide(found).predicted
+    for row, own in enumerate(logits):
+        best = max(paths.values(), key=lambda labels: own[labels].sum())
+        assert set(np.flatnonzero(chosen[row])) == set(best)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("present", [False, True])
 def test_a_level_that_tells_nothing_stays_as_it_is(method: str, present: bool) -> None:
@@ -163,7 +186,7 @@ def test_what_is_written_is_read(
 ) -> None:
     curve = ((0.0, 0.3, 0.9), (0.01, 0.5, 0.99))
     kinds = [None, Temperatures(case.taxonomy, (1.7,) * case.taxonomy.depth)]
-    kinds.append(Isotonic(case.taxonomy, (curve,) * case.taxonomy.depth))
+    kinds += [Isotonic(case.taxonomy, (curve,) * case.taxonomy.depth), LeafSoftmax(case.taxonomy, 0.25)]
     for calibration in kinds:
         written = Decisions(
             case.taxonomy,
@@ -208,6 +231,7 @@ def test_what_is_written_is_read(
         {"calibration": {"method": "temperature", "levels": [1.0]}},
         {"calibration": {"method": "temperature", "levels": [1.0, 0.0]}},
         {"calibration": {"method": "temperature", "levels": [1.0, math.nan]}},
+        {"calibration": {"method": "leaf-softmax", "temperature": 0.0}},
         {"calibration": {"method": "isotonic", "levels": [1.0, 2.0]}},
         {"calibration": {"method": "isotonic", "levels": [{"from": [0, 0.5, 1], "to": [0, 1]}] * 2}},
         {"calibration": {"method": "isotonic", "levels": [{"from": [], "to": []}] * 2}},
