@@ -66,6 +66,19 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
     assert {label.id for label in more.labels} == {tree.ids[k] for k in np.flatnonzero(row > threshold - 1e-6)}
 
 
+@pytest.mark.parametrize("effort", ["names", "head", "full"])
+def test_one_label_is_enough(encoder: str, tmp_path: Path, effort: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    rows = [json.dumps({"text": text, "labels": ["court"]}) for text in ["the court", "a judge", "the lens"] * 8]
+    for split in ("train", "dev"):
+        (data / f"{split}.jsonl").write_text("\n".join(rows))
+    Taxonomy(["court"], [-1]).write(data / "taxonomy.json")
+    result = train(make_run(encoder, data, tmp_path / "run", training={"effort": effort, "epochs": 1}))
+    (label,) = HierarchicalClassifier.load(result.model).predict("the court", threshold=0.0).labels
+    assert label.id == "court"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("described", [{}, {"optics": "lens and mirror", "science": "atom"}])
 def test_names_are_compared_by_cosine_and_inner_labels_by_all_below_them(
@@ -303,8 +316,9 @@ def test_the_head_without_label_names_is_kept_where_they_mislead(make_encoder, m
     learned = tokenize_documents(rows, tokenizer, max_length=16)
     dev, encoded = tokenize_documents(rows[:60], tokenizer, max_length=16), []
     model.start_from_names(tokenizer, length=5.0)
-    recipe = choose_head(model, learned, dev, collator, documents=60, on_documents=encoded.append)
-    assert sum(encoded) == 360
+    collator.on_documents = encoded.append
+    recipe = choose_head(model, learned, dev, collator, documents=60)
+    assert sum(encoded) == 360 + 60
     assert (recipe["vectors"] == 60) is misleading
     assert recipe["strength"] in head.STRENGTHS
     found = tune_decisions(model, dev, collator, seed=0)
