@@ -29,8 +29,8 @@ from hgclr.decisions.tuning import Outputs, calibrate
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
-from hgclr.training import head
 from hgclr.training.fitting import FROZEN_LENGTH, base_rates, label_counts
+from hgclr.training.head import best_head, encode_all, fit_vectors
 from hgclr.training.trainer import Collator
 from measuring import arguments_of, provenance, write
 
@@ -57,7 +57,7 @@ def compare(data: Path, options: Any) -> Iterator[dict[str, Any]]:
     if not cache.is_file():
         found: dict[str, NDArray[Any]] = {}
         for split, each in tokens.items():
-            found[f"X_{split}"], found[f"G_{split}"] = head._encode_all(
+            found[f"X_{split}"], found[f"G_{split}"] = encode_all(
                 model, each, collator, lambda batch: model.encode(**batch), model.config.text_encoder.hidden_size
             )
         np.savez(cache, **found)
@@ -85,9 +85,7 @@ def compare(data: Path, options: Any) -> Iterator[dict[str, Any]]:
                 for strength in STRENGTHS:
                     torch.nn.init.zeros_(model.classifier.weight)
                     model.set_base_rates(rates)
-                    head.ITERATIONS = 200
-                    head.fit_vectors(model, vectors[:size], train, 1 / (strength * size))
-                    head.ITERATIONS = 50
+                    fit_vectors(model, vectors[:size], train, 1 / (strength * size), iterations=200)
                     value = calibrate(Outputs(logits(dev[0]), dev[1]), Decisions(tree), seed=seed).after.by("both")
                     if value > best:
                         best, kept = value, (strength, size)
@@ -98,10 +96,10 @@ def compare(data: Path, options: Any) -> Iterator[dict[str, Any]]:
                 model.start_from_names(tokenizer, length=FROZEN_LENGTH)
                 model.set_base_rates(rates)
                 if system == "before":
-                    head.fit_vectors(model, vectors, learned, 3e-5)
+                    fit_vectors(model, vectors, learned, 3e-5)
                     chosen = 3e-5, len(learned)
                 else:
-                    chosen = head.best_head(model, vectors, learned, dev, documents=size, seed=seed)
+                    chosen = best_head(model, vectors, learned, dev, documents=size, seed=seed)
             row = {"data": data.name, "seed": seed, "system": system, "strength": chosen[0], "vectors": chosen[1]}
             row["cpu_seconds"] = round(time.process_time() - started, 1)
             tuned = calibrate(Outputs(logits(dev[0]), dev[1]), Decisions(tree), seed=seed).decisions

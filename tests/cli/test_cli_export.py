@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hgclr.cli.app import app
 from hgclr.decisions.settings import Decisions
+from hgclr.training import RunConfig
 from support.without_torch import without_torch
 
 pytestmark = pytest.mark.slow
@@ -33,6 +34,18 @@ def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run("export", model, "--to", "onnx", "--output", folder)
     assert result.exit_code == 0, result.output
     return folder
+
+
+def test_int8_is_measured_on_dev_of_the_training(model: Path, toy_data: Path, tmp_path: Path) -> None:
+    run_folder = tmp_path / "run"
+    shutil.copytree(model, run_folder / "model")
+    RunConfig.build({"data": {"path": str(toy_data)}, "output": str(run_folder)}).write(run_folder / "config.yaml")
+    result = run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "int8")
+    assert result.exit_code == 0, result.output
+    assert f"{toy_data}, dev" in result.stdout
+    assert "on 12 documents" in result.stdout
+    (run_folder / "config.yaml").unlink()
+    assert "dev" not in run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "other").stdout
 
 
 def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path) -> None:

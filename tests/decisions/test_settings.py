@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from hgclr.decisions.settings import (
     METHODS,
     Decisions,
     Isotonic,
+    LeafSoftmax,
     Temperatures,
     calibration_from_json,
     constant_levels,
@@ -38,6 +40,12 @@ from support.decision_cases import REPEATABLE, Case, cases, forests, path
 DEEP = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])
 TREE = Taxonomy(["a", "a1", "b"], [-1, 0, -1])
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge", "a boat", "goal", "acid salt of the court"]
+
+
+def all_paths(taxonomy: Taxonomy, label: int) -> list[list[int]]:
+    """Every path from a top label down to a label, from below."""
+    parents = taxonomy.parents_of(label)
+    return [[label, *rest] for parent in parents for rest in all_paths(taxonomy, parent)] or [[label]]
 
 
 def outputs(taxonomy: Taxonomy, documents: int, seed: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -135,6 +143,29 @@ def test_calibration_keeps_order_type_and_range(method: str, taxonomy: Taxonomy,
     assert again == fitted
 
 
+@REPEATABLE
+@given(taxonomy=forests(), seed=st.integers(0, 1000), temperature=st.sampled_from([0.1, 0.25, 2.0]))
+def test_a_softmax_over_leaves_is_a_distribution_over_paths(taxonomy: Taxonomy, seed: int, temperature: float) -> None:
+    logits = np.random.default_rng(seed).normal(0, 2, (5, len(taxonomy))).astype(np.float32)
+    decisions = Decisions(taxonomy, "best-path", calibration=LeafSoftmax(taxonomy, temperature))
+    found = decisions.probabilities(logits)
+    expected = np.zeros(found.shape)
+    best = []
+    for row, own in enumerate(logits.astype(np.float64)):
+        weights = {
+            leaf: math.exp(max(own[labels].sum() for labels in all_paths(taxonomy, leaf)) / temperature)
+            for leaf in taxonomy.leaves.tolist()
+        }
+        for leaf, weight in weights.items():
+            expected[row, taxonomy.closure([leaf])] += weight / sum(weights.values())
+        best.append(max(weights, key=weights.__getitem__))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found.max() <= 1
+    # A path to a leaf is chosen by the leaf's probability, as by the sum of the path's logits.
+    chosen = replace(decisions, allow_inner_nodes=False).decide(found).predicted
+    assert [np.flatnonzero(row).tolist() for row in chosen] == [taxonomy.closure([leaf]).tolist() for leaf in best]
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("present", [False, True])
 def test_a_level_that_tells_nothing_stays_as_it_is(method: str, present: bool) -> None:
@@ -163,7 +194,7 @@ def test_what_is_written_is_read(
 ) -> None:
     curve = ((0.0, 0.3, 0.9), (0.01, 0.5, 0.99))
     kinds = [None, Temperatures(case.taxonomy, (1.7,) * case.taxonomy.depth)]
-    kinds.append(Isotonic(case.taxonomy, (curve,) * case.taxonomy.depth))
+    kinds += [Isotonic(case.taxonomy, (curve,) * case.taxonomy.depth), LeafSoftmax(case.taxonomy, 0.25)]
     for calibration in kinds:
         written = Decisions(
             case.taxonomy,
@@ -208,6 +239,7 @@ def test_what_is_written_is_read(
         {"calibration": {"method": "temperature", "levels": [1.0]}},
         {"calibration": {"method": "temperature", "levels": [1.0, 0.0]}},
         {"calibration": {"method": "temperature", "levels": [1.0, math.nan]}},
+        {"calibration": {"method": "leaf-softmax", "temperature": 0.0}},
         {"calibration": {"method": "isotonic", "levels": [1.0, 2.0]}},
         {"calibration": {"method": "isotonic", "levels": [{"from": [0, 0.5, 1], "to": [0, 1]}] * 2}},
         {"calibration": {"method": "isotonic", "levels": [{"from": [], "to": []}] * 2}},

@@ -212,7 +212,7 @@ def test_products_stay_in_fp32_until_int8_loses_little_on_documents(
     assert caught.value.remedy
     assert not (tmp_path / "far").exists()
     # Losses by hand: the first two choices are bad, the third is good.
-    losses = iter([0.9, 0.5, 0.6, 0.9])
+    losses = iter([0.9, 0.8, 0.5, 0.6, 0.9, 0.75])
     monkeypatch.setattr(exporting, "LARGEST_LOSS", 0.1)
     monkeypatch.setattr(exporting, "f1_of_backend", lambda *_: (next(losses),) * 2)
     written = export_onnx(make_model("bert"), tmp_path / "third", int8=True, documents=documents)
@@ -221,6 +221,11 @@ def test_products_stay_in_fp32_until_int8_loses_little_on_documents(
     kinds = [node.op_type for node in onnx.load(tmp_path / "third" / "model.onnx").graph.node]
     assert {"MatMul", "MatMulInteger"} <= set(kinds)
     assert written.kept == list(exporting.KEPT)[2]
+    assert written.lost == pytest.approx((0.05, 0.05))
+    losses = iter([0.9, 0.8, 0.9, 0.6])  # good on the half that chooses, bad on the other
+    with pytest.raises(InputError):
+        export_onnx(make_model("bert"), tmp_path / "fourth", int8=True, documents=documents)
+    assert not (tmp_path / "fourth").exists()
 
 
 @settings(deadline=None, max_examples=20, derandomize=True)

@@ -57,6 +57,27 @@ def test_a_folder_with_a_tree_alone_gives_a_model_that_gives_every_text_one_path
         *inner, last = [classifier.taxonomy.ids.index(label.id) for label in prediction.labels]
         assert inner == classifier.taxonomy.ancestors(last).tolist()[::-1]
         assert last in classifier.taxonomy.leaves
+    (row,) = classifier.predict_proba(["a lens"])
+    tree = classifier.taxonomy
+    for label in np.setdiff1d(np.arange(len(tree)), tree.leaves):
+        assert row[label] == pytest.approx(row[tree.parents == label].sum(), abs=1e-5)
+    assert row[tree.parents < 0].sum() == pytest.approx(1, abs=1e-5)
+    threshold = float(np.sort(row)[-3])
+    more = classifier.predict("a lens", rule="closure", threshold=threshold - 1e-6)
+    assert {label.id for label in more.labels} == {tree.ids[k] for k in np.flatnonzero(row > threshold - 1e-6)}
+
+
+@pytest.mark.parametrize("effort", ["names", "head", "full"])
+def test_one_label_is_enough(encoder: str, tmp_path: Path, effort: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    rows = [json.dumps({"text": text, "labels": ["court"]}) for text in ["the court", "a judge", "the lens"] * 8]
+    for split in ("train", "dev"):
+        (data / f"{split}.jsonl").write_text("\n".join(rows))
+    Taxonomy(["court"], [-1]).write(data / "taxonomy.json")
+    result = train(make_run(encoder, data, tmp_path / "run", training={"effort": effort, "epochs": 1}))
+    (label,) = HierarchicalClassifier.load(result.model).predict("the court", threshold=0.0).labels
+    assert label.id == "court"
 
 
 def test_texts_in_the_language_of_alternative_names_get_their_label(encoder: str, tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ def test_all_mistakes_of_a_file_are_named(file: Path) -> None:
     with pytest.raises(InputError, match=r"mine\.yaml: data\.limt: .*; training\.epochs: ") as caught:
         RunConfig.read(file)
     assert "\n" not in str(caught.value)
+    file.write_text(
+        "data:\n  path: documents\n  limt: 3\n"
+        "model:\n  keep_fractoin: 0.3\n  label_dropout: 1.5\n  keep_fraction: null\n  keep_threshold: 0.1\n"
+    )
+    with pytest.raises(InputError) as caught:
+        RunConfig.read(file)
+    assert caught.value.path == file
+    for name, found in {"limt": 1, "keep_fractoin": 1, "label_dropout": 1, "keep_threshold": 0}.items():
+        assert str(caught.value).count(name) == found
 
 
 def test_broken_files_are_named(tmp_path: Path) -> None:

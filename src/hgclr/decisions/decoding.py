@@ -43,6 +43,8 @@ class Decoder:
         paths: k of ``top-k-paths``.
         allow_inner_nodes: ``best-path`` and ``top-k-paths`` may end at a label that has children; False for data in
             which every path goes down to a leaf.
+        exclusive: the probabilities are of paths that exclude each other, and inner labels have the sum of their
+            children's; the path rules then compare only the probabilities of the labels at which paths end.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.
@@ -61,6 +63,7 @@ class Decoder:
         *,
         paths: int = 1,
         allow_inner_nodes: bool = True,
+        exclusive: bool = False,
     ) -> None:
         if rule not in RULES:
             raise InputError(f"unknown decoding rule {rule!r}", remedy=f"choose one of {', '.join(RULES)}")
@@ -72,6 +75,7 @@ class Decoder:
         if not bool(((values >= 0) & (values <= 1)).all()):
             raise InputError("a threshold is not between 0 and 1")
         self.taxonomy, self.rule, self.paths, self.allow_inner_nodes = taxonomy, rule, paths, allow_inner_nodes
+        self.exclusive = exclusive
         self.thresholds = np.broadcast_to(values, len(taxonomy))
         self._tree = taxonomy.order
         self._threshold_odds = self.thresholds[self._tree.labels]
@@ -127,7 +131,8 @@ class Decoder:
         nothing = ~scores.any(axis=1)
         take_log_odds(scores)
         scores -= self._threshold_odds
-        self._tree.carry_down(scores, np.add, among=np.maximum)
+        if not self.exclusive:
+            self._tree.carry_down(scores, np.add, among=np.maximum)
         scores += self._end_penalties
         scores[nothing] = -np.inf
         ends = np.full((len(scores), paths), -1, dtype=np.int64)

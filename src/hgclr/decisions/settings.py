@@ -21,7 +21,7 @@ from hgclr.errors import InputError, require_extra
 from hgclr.files import read_json, write_json
 from hgclr.model_files import DECISIONS
 from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.order import monotone
+from hgclr.taxonomy.order import blocks, monotone
 
 FILE = DECISIONS
 Method = Literal["temperature", "isotonic"]
@@ -81,7 +81,42 @@ class Isotonic:
         return {"method": "isotonic", "levels": levels}
 
 
-Calibration = Temperatures | Isotonic
+@dataclass(frozen=True)
+class LeafSoftmax:
+    """A softmax over leaves, ``p_l = exp(s_l / T) / Σ exp(s / T)``, s_l the sum of the logits on the path to leaf l.
+
+    Of several paths to a leaf, the one with the largest sum counts. The probability of an inner label is the sum over
+    the leaves below it. It needs no labelled documents, and is for texts with one leaf.
+    """
+
+    taxonomy: Taxonomy
+    temperature: float
+
+    @cached_property
+    def _leaves_below(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The leaves below each label, itself included, label by label, and where those of each label start, (K,)."""
+        pairs = [(label, leaf) for leaf in self.taxonomy.leaves.tolist() for label in self.taxonomy.closure([leaf])]
+        labels, leaves = np.array(sorted(pairs), dtype=np.int64).T
+        return leaves, np.searchsorted(labels, np.arange(len(self.taxonomy)))
+
+    def __call__(self, logits: Logits) -> NDArray[np.float32]:
+        order, leaves = self.taxonomy.order, self.taxonomy.leaves
+        below, starts = self._leaves_below
+        probabilities = np.zeros_like(logits)
+        for rows in blocks(logits):
+            arranged = order.arrange(logits[rows])
+            order.carry_down(arranged, np.add, among=np.maximum)
+            scores = order.restore(arranged)[:, leaves] / self.temperature
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+            probabilities[rows, leaves] = scores / scores.sum(axis=1, keepdims=True)
+            probabilities[rows] = np.add.reduceat(probabilities[rows][:, below], starts, axis=1)
+        return np.minimum(probabilities, 1, out=probabilities)  # sums are rounded
+
+    def to_json(self) -> dict[str, Any]:
+        return {"method": "leaf-softmax", "temperature": self.temperature}
+
+
+Calibration = Temperatures | Isotonic | LeafSoftmax
 """A function from logits, (N, K), to probabilities, (N, K)."""
 
 
@@ -113,7 +148,11 @@ def constant_levels(gold: NDArray[np.bool_], taxonomy: Taxonomy) -> list[int]:
 def calibration_from_json(fields: Mapping[str, Any], taxonomy: Taxonomy) -> Calibration:
     """Return the calibration from the output of ``to_json``; raise an `InputError` if it does not fit the tree."""
     try:
-        method, levels = fields["method"], fields["levels"]
+        if (method := fields["method"]) == "leaf-softmax":
+            if not 0 < (temperature := _number(fields["temperature"])) < np.inf:
+                raise ValueError(f"the temperature is {temperature}")
+            return LeafSoftmax(taxonomy, temperature)
+        levels = fields["levels"]
         if method not in METHODS:
             raise InputError(f"unknown calibration {method!r}")
         if len(levels) != taxonomy.depth:
@@ -218,7 +257,12 @@ class Decisions:
     @cached_property
     def decoder(self) -> Decoder:
         return Decoder(
-            self.taxonomy, self.rule, self.thresholds, paths=self.paths, allow_inner_nodes=self.allow_inner_nodes
+            self.taxonomy,
+            self.rule,
+            self.thresholds,
+            paths=self.paths,
+            allow_inner_nodes=self.allow_inner_nodes,
+            exclusive=isinstance(self.calibration, LeafSoftmax),
         )
 
     def changed(
@@ -254,11 +298,11 @@ class Decisions:
         larger than any logit.
 
         Raises:
-            InputError: if the calibration is isotonic.
+            InputError: if the calibration is not one temperature per level.
         """
         if not isinstance(self.calibration, Temperatures | None):
             raise InputError(
-                "isotonic calibration cannot be expressed as thresholds on logits",
+                "this calibration cannot be expressed as thresholds on logits",
                 remedy="run hgclr calibrate with --method temperature or none",
             )
         thresholds = self.decoder.thresholds.astype(np.float64)
@@ -275,7 +319,7 @@ class Decisions:
         parts = [
             f"{self.rule} with k = {self.paths}" if self.rule == "top-k-paths" else self.rule,
             f"threshold {lowest:.3g}" if lowest == highest else f"thresholds {lowest:.3g} to {highest:.3g}",
-            "probabilities not calibrated" if self.calibration is None else "probabilities calibrated",
+            _described(self.calibration),
         ]
         if self.abstain_below:
             parts.append(f"abstaining below {self.abstain_below:.1%}")
@@ -333,6 +377,12 @@ class Decided:
     predicted: NDArray[np.bool_]
     abstained: NDArray[np.bool_]
     probabilities: NDArray[np.float32]
+
+
+def _described(calibration: Calibration | None) -> str:
+    if isinstance(calibration, LeafSoftmax):
+        return "probabilities a softmax over leaves, not calibrated on documents"
+    return "probabilities not calibrated" if calibration is None else "probabilities calibrated"
 
 
 def _number(value: object) -> float:

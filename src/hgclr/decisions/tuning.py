@@ -18,7 +18,6 @@ from hgclr.decisions.decoding import Rule
 from hgclr.decisions.settings import (
     Calibration,
     Decisions,
-    Isotonic,
     Method,
     Temperatures,
     calibrated,
@@ -131,6 +130,7 @@ def calibrate(
     shrinkage: float = 10.0,
     max_loss: float = 0.01,
     seed: int = 0,
+    log: logging.Logger = logger,
 ) -> Calibrated:
     """Return the best decisions on documents that the model was not trained on.
 
@@ -153,6 +153,7 @@ def calibrate(
         shrinkage: see :class:`~hgclr.decisions.thresholds.ThresholdTuner`.
         max_loss: maximum loss of Micro-F1 for a gain of Macro-F1, and vice versa.
         seed: seed of the folds.
+        log: gets the warnings.
 
     Raises:
         InputError: if fewer than two documents have a label, or the shapes do not fit the label tree.
@@ -197,18 +198,18 @@ def calibrate(
         decisions = _with_calibration(today, search.calibration())
     else:
         if scope == "label" and best.thresholds != "label":
-            logger.warning("%s has no thresholds per label; using thresholds per level", best.rule)
-        decisions = search.fitted(best)
+            log.warning("%s has no thresholds per label; using thresholds per level", best.rule)
+        decisions = search.fitted(best, log)
     if decisions.calibration is today.calibration:
         probabilities = decisions.probabilities(outputs.logits)
     elif decisions.calibration is not None:
         for depth in constant_levels(gold, taxonomy):
-            logger.warning("level %d is not calibrated: its labels are on none or on all of the documents", depth)
+            log.warning("level %d is not calibrated: its labels are on none or on all of the documents", depth)
     counts = (past if best is None else scored[best.rule, best.thresholds]).per_label()
     for depth, level in enumerate(taxonomy.levels, 1):
         predicted, present = int(counts.predicted[level].sum()), int(counts.gold[level].sum())
         if predicted < HARDLY * present:
-            logger.warning("level %d is rarely predicted: %d labels for %d gold labels", depth, predicted, present)
+            log.warning("level %d is rarely predicted: %d labels for %d gold labels", depth, predicted, present)
     if risk is not None:
         decisions = replace(decisions, abstain_below=_abstention_limit(decisions, probabilities, gold, risk))
 
@@ -275,12 +276,12 @@ class _Search:
     def _others(self, fold: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.setdiff1d(np.arange(len(self.outputs.gold)), fold, assume_unique=True)
 
-    def fitted(self, best: Candidate) -> Decisions:
+    def fitted(self, best: Candidate, log: logging.Logger) -> Decisions:
         calibration = self.calibration()
         known = calibrated(self.outputs.logits, calibration)
         decisions = self._tuned(best.rule, [best.thresholds], known, self.outputs.gold)[best.thresholds]
         if best.thresholds == "label" and (absent := int((~self.outputs.gold.any(axis=0)).sum())):
-            logger.warning("%d labels have no document; they get the threshold of their level", absent)
+            log.warning("%d labels have no document; they get the threshold of their level", absent)
         return replace(decisions, calibration=calibration)
 
     def calibration(self, documents: NDArray[np.int64] | slice = slice(None)) -> Calibration | None:
@@ -331,7 +332,7 @@ def _choose(
 
 def _with_calibration(today: Decisions, calibration: Calibration | None) -> Decisions:
     """Return decisions that predict the same labels from calibrated probabilities; ``today`` if there are none."""
-    if not isinstance(calibration, Temperatures) or isinstance(today.calibration, Isotonic):
+    if not isinstance(calibration, Temperatures) or not isinstance(today.calibration, Temperatures | None):
         return today
     if today.rule in BY_PATH or today.abstain_below:  # other rules compare a label with its threshold
         return today

@@ -62,6 +62,7 @@ class Export:
         sizes: for ONNX, bytes of the weights in torch, and of the graph with its weights.
         kept: for int8, the products that stay in fp32.
         measured: for int8, the loss of Micro- and Macro-F1 with each choice of products up to that one.
+        lost: for int8, the loss with the last choice on documents that did not choose it.
     """
 
     folder: Path
@@ -73,6 +74,7 @@ class Export:
     sizes: tuple[int, int] = (0, 0)
     kept: str = ""
     measured: tuple[tuple[str, tuple[float, float]], ...] = ()
+    lost: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)

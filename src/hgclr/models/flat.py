@@ -67,10 +67,10 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
         ``p_k = sigmoid(5 h · v_k / m)``: v_k is the direction of the k-th name, or the mean direction of the name and
         the alternative names, or the mean of that and the direction of the description; m is the mean length of the
-        names' vectors. An inner label's v_k is its own direction plus
-        that of the mean of all labels below it. Probabilities are similarities, not frequencies: use the decoding rule
-        ``best-path``, not a threshold. There is no bias: vectors of long texts are short, so a bias that suits short
-        texts would reject all labels of long ones.
+        names' vectors. An inner label's v_k is its own direction plus that of the mean of all labels below it. These
+        sigmoids are similarities, not probabilities: use them through
+        :class:`~hgclr.decisions.settings.LeafSoftmax`. There is no bias: vectors of long texts are short, so a bias
+        that suits short texts would reject all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)

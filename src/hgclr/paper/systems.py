@@ -331,7 +331,7 @@ _SYSTEMS = Table(
         (
             "At 0.5, a label is given from a probability of 0.5. Tuned on dev, for all rows alike, rule and "
             "thresholds are those that do best on dev. hiclass has no probabilities to tune; names, without labelled "
-            "documents to tune on, gives each text its best path."
+            "documents to tune on, has under tuned the path to each text's most probable leaf."
         ),
         (
             "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts "

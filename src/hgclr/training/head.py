@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hgclr.decisions import tuning
 from hgclr.decisions.settings import Decisions
 from hgclr.decisions.tuning import ENTRIES, Calibrated, Outputs, calibrate
 from hgclr.files import cache_dir
@@ -28,6 +27,9 @@ from hgclr.training.distributed import add_scores, add_up, from_first_rank, gath
 from hgclr.training.trainer import Collator, longest_first, text_lengths
 
 logger = logging.getLogger(__name__)
+SILENT = logging.getLogger(f"{__name__}.candidates")
+"""Drops warnings on the heads that :func:`best_head` tries; tuning repeats those on the head that is kept."""
+SILENT.disabled = True
 BATCH = 64
 """Documents scored at a time."""
 LEAST = 10
@@ -93,14 +95,14 @@ def tune_decisions(
     if len(tokens) > most:
         logger.info("tuning decisions on a random sample of %d of the %d documents in dev", most, len(tokens))
         tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
-    logits, gold = _encode_all(model, tokens, collator, lambda batch: model(**batch).logits, len(taxonomy))
+    logits, gold = encode_all(model, tokens, collator, lambda batch: model(**batch).logits, len(taxonomy))
     if rank() > 0:
         return from_first_rank(None)
     start = Decisions(taxonomy, thresholds=model.config.threshold)
     return from_first_rank(calibrate(Outputs(logits, gold), start, seed=seed))
 
 
-def _encode_all(
+def encode_all(
     model: HierarchicalPreTrainedModel,
     tokens: datasets.Dataset,
     collator: Collator,
@@ -175,7 +177,7 @@ def choose_head(
         dev = dev.select(np.sort(some))
     with _encoded(model, learned, collator) as vectors:
         width = model.config.text_encoder.hidden_size
-        known = _encode_all(model, dev, collator, lambda batch: model.encode(**batch), width)
+        known = encode_all(model, dev, collator, lambda batch: model.encode(**batch), width)
         chosen = None
         if rank() == 0:
             chosen = best_head(model, vectors, learned, known, documents=documents, tuned=tuned, seed=seed)
@@ -211,11 +213,7 @@ def best_head(
         fit_vectors(model, vectors[:number], learned.select(range(number)), strength)
         with torch.no_grad():
             logits = head(torch.from_numpy(dev[0]).to(head.weight.device)).cpu().numpy()
-        tuning.logger.disabled = True  # its warnings are for the head that is kept
-        try:
-            found = calibrate(Outputs(logits, dev[1]), today, seed=seed)
-        finally:
-            tuning.logger.disabled = False
+        found = calibrate(Outputs(logits, dev[1]), today, seed=seed, log=SILENT)
         value = (found.after if tuned else found.before).by("both")
         scored.append((value, strength, number, copy.deepcopy(head.state_dict())))
     _, strength, number, rows = max(scored, key=lambda one: one[0])  # ties: the first
@@ -255,13 +253,18 @@ def vector_store(documents: int, width: int) -> Iterator[NDArray[np.float32]]:
 
 
 def fit_vectors(
-    model: FlatForSequenceClassification, vectors: NDArray[np.float32], learned: datasets.Dataset, strength: float
+    model: FlatForSequenceClassification,
+    vectors: NDArray[np.float32],
+    learned: datasets.Dataset,
+    strength: float,
+    *,
+    iterations: int = ITERATIONS,
 ) -> None:
     """Fit the head to vectors of documents, (N, H); see :func:`fit_head`."""
     head = model.classifier
     start = head.weight.detach().cpu()  # W_0
     weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe")
     documents, step = len(learned), max(1, FEATURE_ENTRIES // max(start.shape))
     labels = learned.select_columns("labels").with_format("arrow")
 

@@ -321,13 +321,13 @@ class RunConfig(_Section):
         """
         for override in overrides:
             _override(tree, override)
+        problems = _method_problems(tree.get("model"))
         try:
             run = cls.model_validate(tree)
-            method_settings(run.model.preset, run.model.overrides)
         except ValidationError as error:
-            raise InputError("; ".join(map(_problem, error.errors())), path=path) from None
-        except InputError as error:
-            raise InputError(error.what, path=path, remedy=error.remedy) from None
+            problems = [*map(_problem, error.errors()), *problems]
+        if problems:
+            raise InputError("; ".join(problems), path=path)
         return run
 
     def write(self, path: str | Path) -> None:
@@ -376,6 +376,28 @@ def _override(tree: dict[str, Any], override: str) -> None:
     if isinstance(tree[name], str):
         with suppress(ValueError):  # YAML 1.1 takes 3e-5 for a word
             tree[name] = float(text)
+
+
+def _method_problems(section: Any) -> list[str]:
+    """Return the mistakes in the method settings of the section ``model``, as a YAML file has it."""
+    given: dict[str, Any] = section if isinstance(section, dict) else {}
+    if (preset := given.get("preset", "default")) not in list(PRESETS):  # a list, because YAML may give a dict
+        return []
+    overrides = {str(name): value for name, value in given.items() if name not in ModelSettings.model_fields}
+    try:
+        method_settings(preset, overrides)
+    except InputError as error:
+        whole = error
+    else:
+        return []
+    right, problems = dict[str, Any](), list[str]()
+    for name in sorted(overrides, key=lambda name: overrides[name] is None):  # None needs what replaces it
+        try:
+            method_settings(preset, right | {name: overrides[name]})
+            right[name] = overrides[name]
+        except InputError as error:
+            problems.append(str(error))
+    return problems or [str(whole)]
 
 
 def _problem(problem: ErrorDetails) -> str:
