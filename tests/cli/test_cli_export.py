@@ -36,13 +36,16 @@ def exported(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_int8_is_measured_on_dev_of_the_training(model: Path, toy_data: Path, tmp_path: Path) -> None:
-    run_folder = tmp_path / "run"
+def test_int8_is_measured_on_dev_of_the_training(model: Path, toy_data: Path, taxonomy, tmp_path: Path) -> None:
+    run_folder, data = tmp_path / "run", tmp_path / "data"
+    shutil.copytree(toy_data, data)
+    (data / "taxonomy.tsv").unlink()
+    taxonomy.write(data / "taxonomy.json")  # in the order of the model, as after training
     shutil.copytree(model, run_folder / "model")
-    RunConfig.build({"data": {"path": str(toy_data)}, "output": str(run_folder)}).write(run_folder / "config.yaml")
+    RunConfig.build({"data": {"path": str(data)}, "output": str(run_folder)}).write(run_folder / "config.yaml")
     result = run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "int8")
     assert result.exit_code == 0, result.output
-    assert f"{toy_data}, dev" in result.stdout
+    assert f"{data}, dev" in result.stdout
     assert "on 12 documents" in result.stdout
     (run_folder / "config.yaml").unlink()
     assert "dev" not in run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "other").stdout

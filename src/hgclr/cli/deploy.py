@@ -88,7 +88,7 @@ def export(
             return classifier.evaluate(documents, split, progress=progress).to_json()
 
     def change_of(losses: Iterable[float]) -> str:
-        micro, macro = (-100 * loss for loss in losses)
+        micro, macro = (0.0 - 100 * loss for loss in losses)  # 0 is not -0
         return f"Micro-F1 {micro:+.2f}, Macro-F1 {macro:+.2f}"
 
     if data is not None or to == "onnx-int8":

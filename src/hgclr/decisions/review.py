@@ -32,6 +32,7 @@ def best_paths(
     *,
     thresholds: ArrayLike = 0.5,
     allow_inner_nodes: bool = True,
+    exclusive: bool = False,
 ) -> list[list[tuple[int, float]]]:
     """Return the k best paths of each document, best first: the label at the end of each, and its probability.
 
@@ -42,14 +43,15 @@ def best_paths(
         probabilities: calibrated probabilities, (N, K).
         taxonomy: the label tree.
         k: number of paths.
-        thresholds, allow_inner_nodes: those of the model's decisions.
+        thresholds, allow_inner_nodes, exclusive: those of the model's decoder.
 
     Example:
         >>> tree = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
         >>> best_paths(np.array([[0.75, 0.625, 0.25]], dtype=np.float32), tree, 3)
         [[(1, 0.625), (2, 0.25)]]
     """
-    ends = Decoder(taxonomy, "top-k-paths", thresholds, allow_inner_nodes=allow_inner_nodes).path_ends(probabilities, k)
+    options = {"allow_inner_nodes": allow_inner_nodes, "exclusive": exclusive}
+    ends = Decoder(taxonomy, "top-k-paths", thresholds, **options).path_ends(probabilities, k)
     return [
         [(end, float(row[end])) for end in own if end >= 0]
         for row, own in zip(probabilities, ends.tolist(), strict=True)

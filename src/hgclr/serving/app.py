@@ -259,10 +259,15 @@ def _text_answer(service: Service, answer: Answer, wanted: PredictRequest, decis
         values = probabilities.astype(float).round(4).tolist()
         fields["probabilities"] = dict(zip(taxonomy.ids, values, strict=True))
     if wanted.review:
-        row, thresholds = probabilities[None], decisions.decoder.thresholds
+        row, decoder = probabilities[None], decisions.decoder
         found = review(decisions, row)
         (ends,) = best_paths(
-            row, taxonomy, SUGGESTIONS, thresholds=thresholds, allow_inner_nodes=decisions.allow_inner_nodes
+            row,
+            taxonomy,
+            SUGGESTIONS,
+            thresholds=decoder.thresholds,
+            allow_inner_nodes=decoder.allow_inner_nodes,
+            exclusive=decoder.exclusive,
         )
         best = [PredictedLabel(taxonomy.ids[end], taxonomy.path_names(end), probability) for end, probability in ends]
         fields["review"] = {"score": round(float(found.score[0]), 4), "reason": found.reason[0]}

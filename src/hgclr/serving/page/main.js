@@ -66,7 +66,7 @@ function introduce({ name, labels, depth, max_length, backend, decisions = {}, v
   facts.push(
     `rule ${rule}`,
     typeof thresholds === "number" ? `threshold ${percent(thresholds)}` : "a threshold for each label",
-    ...(calibration ? ["calibrated"] : []),
+    ...(calibration ? [calibration.method === "leaf-softmax" ? "softmax over leaves" : "calibrated"] : []),
   );
   byId("model-facts").textContent = facts.join(" · ");
   byId("version").textContent = `hgclr ${version}`;
