@@ -25,9 +25,10 @@ def signals(case: Case, row: list[float], distance: float) -> tuple[float, float
     odds = [log_odds(p) - log_odds(t) for p, t in zip(row, case.per_label, strict=True)]
     near = 2 / (1 + math.exp(min(map(abs, odds))))
     broken = 0.0
-    for label, parent in enumerate(case.taxonomy.parents.tolist()):
-        if parent >= 0 and odds[label] > 0 > odds[parent]:
-            broken = max(broken, min(odds[label], -odds[parent]))
+    for label in range(len(case.taxonomy)):
+        for parent in case.taxonomy.parents_of(label):
+            if odds[label] > 0 > odds[parent]:
+                broken = max(broken, min(odds[label], -odds[parent]))
     return near, (1 - math.exp(-broken)) / (1 + math.exp(-broken)), distance
 
 
