@@ -48,7 +48,9 @@ def test_int8_is_measured_on_dev_of_the_training(model: Path, toy_data: Path, ta
     assert f"{data}, dev" in result.stdout
     assert "on 12 documents" in result.stdout
     (run_folder / "config.yaml").unlink()
-    assert "dev" not in run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "other").stdout
+    assert (
+        ", dev" not in run("export", run_folder / "model", "--to", "onnx-int8", "--output", tmp_path / "other").stdout
+    )
 
 
 def test_int8_is_scored_beside_torch(model: Path, toy_data: Path, tmp_path: Path) -> None:
