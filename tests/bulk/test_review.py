@@ -54,7 +54,7 @@ def test_the_rows_are_sorted_and_have_suggestions(
     assert [row["reason"] for row in rows] == [expected.reason[place] for place in order]
     assert {row["label"] for row in rows} == {""}
     for row, place in zip(rows, order, strict=True):
-        paths = best_paths(probabilities[[place]], classifier.taxonomy, 3)[0]
+        paths = best_paths(probabilities[[place]], classifier.decisions.decoder, 3)[0]
         named = [classifier.taxonomy.path_name(end) for end, _ in paths] + [""] * (3 - len(paths))
         assert [row[f"path {number}"] for number in (1, 2, 3)] == named
         assert float(row["probability 1"]) == pytest.approx(paths[0][1], abs=1e-4)

@@ -61,7 +61,7 @@ def test_each_signal_gives_its_reason() -> None:
 @given(cases(), st.integers(1, 4), st.booleans())
 def test_best_paths_are_those_of_the_rule(case: Case, k: int, allow_inner_nodes: bool) -> None:
     options = {"thresholds": case.thresholds, "allow_inner_nodes": allow_inner_nodes}
-    found = best_paths(case.probabilities, case.taxonomy, k, **options)
+    found = best_paths(case.probabilities, Decoder(case.taxonomy, **options), k)
     decoded = Decoder(case.taxonomy, "top-k-paths", paths=k, **options)(case.probabilities)
     assert len(found) == len(case.probabilities)
     for row, paths, labels in zip(case.probabilities.tolist(), found, decoded, strict=True):
@@ -78,7 +78,7 @@ def test_best_paths_are_those_of_the_rule(case: Case, k: int, allow_inner_nodes:
 
 def test_a_blank_text_has_no_path_and_the_score_0() -> None:
     blank = np.zeros((1, 4), dtype=np.float32)
-    assert best_paths(blank, TREE, 3) == [[]]
+    assert best_paths(blank, Decoder(TREE), 3) == [[]]
     assert review(Decisions(TREE), blank, np.ones(1)).score.tolist() == [0]
 
 

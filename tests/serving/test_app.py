@@ -83,7 +83,7 @@ def test_a_review_has_a_score_and_the_best_paths(client: httpx.Client, monkeypat
     decisions = classifier.decisions.changed(**options)
     probabilities = classifier.predict_proba(TEXTS)
     found = review(decisions, probabilities)
-    paths = best_paths(probabilities, TREE, 3, thresholds=0.3)
+    paths = best_paths(probabilities, decisions.decoder, 3)
     for place, prediction in enumerate(reviewed):
         assert prediction["review"] == {
             "score": pytest.approx(found.score[place], abs=1e-4),

@@ -131,8 +131,7 @@ def write_review(
         probabilities = classifier.predict_proba(texts)
         distances = None if distance is None else distance(np.concatenate(list(classifier.vectors(texts))))
         found = review(decisions, probabilities, distances)
-        options: dict[str, Any] = {"thresholds": decisions.thresholds, "allow_inner_nodes": decisions.allow_inner_nodes}
-        best = best_paths(probabilities, taxonomy, len(SUGGESTIONS), **options)
+        best = best_paths(probabilities, decisions.decoder, len(SUGGESTIONS))
         places = range(usable, usable + len(filled))
         own = [row for _, row in filled]
         queue += map(_Entry, (-found.score).tolist(), places, found.reason, best, own)

@@ -79,7 +79,7 @@ def import_files(
     taxonomy: Annotated[Path | None, file("The label tree; default: built from the paths.")] = None,
     keep_twins: Annotated[bool, option("Keep labels that differ only in case or spaces.", "--keep-twins")] = False,
     keep_placeholders: Annotated[
-        bool, option("Keep texts without a word or with many different labels.", "--keep-placeholders")
+        bool, option("Keep texts that say nothing or recur with many labels.", "--keep-placeholders")
     ] = False,
     ids_from: Annotated[
         Path | None,

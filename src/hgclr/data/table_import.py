@@ -42,7 +42,7 @@ SAMPLE = 1000
 DRAWN = 0.1
 """Default share of dev and of test."""
 PLACEHOLDER = "placeholder"
-"""The reason for leaving out texts without a word or with many different labels."""
+"""The reason for leaving out texts that say nothing or that recur with many different labels."""
 LEFT_OUT = 0.01
 """Largest share of the rows that an import leaves out without being asked to."""
 SHOWN = 10
@@ -53,6 +53,8 @@ MANY_LABELS = 5
 In a table with one row per label, every text recurs. So it must also be `TIMES` the number of labels that all but a
 share of `RARE` of the texts have at most. Rows with the same labels count once, and a row with a list of labels too."""
 TIMES, RARE = 3, 0.05
+USUAL = {"na", "nan", "nil", "none", "null", "tba", "tbd", "todo", "ka", "keineangabe"}
+"""Texts that say nothing, as their letters and digits in small letters; ``k. A.`` is German for n/a."""
 SEPARATORS = (" > ", " / ", " | ", " :: ")
 """Separators of the names in a label's id: the first that occurs in no name is used."""
 Indices = tuple[int, ...]
@@ -326,8 +328,8 @@ class Tables:
                     if isinstance(row, BadRow):
                         raise RowProblem(row.reason, row.remedy)
                     text, raw = read_text(row.values[self.layout.text]), self.layout.raw_labels(row.values)
-                    if not self.keep_placeholders and not has_word(text):
-                        raise RowProblem(f"{PLACEHOLDER}: {text.strip()[:80]!r} has no word")
+                    if not self.keep_placeholders and not says_something(text):
+                        raise RowProblem(f"{PLACEHOLDER}: {text.strip()[:80]!r} says nothing")
                 except RowProblem as problem:
                     yield TableRow(where, row.number, problem)
                     continue
@@ -356,16 +358,17 @@ def _nothing_usable(
     return InputError("no rows", path=path, remedy="add a header and at least one row")
 
 
-def has_word(text: str) -> bool:
-    """Return whether a text has a letter of any script, a digit or a pictograph, not only punctuation and signs.
+def says_something(text: str) -> bool:
+    """Return whether a text has a letter of any script, a digit or a pictograph, and is not one of `USUAL`.
 
     A code or an emoji may be all that a row says; ``0`` as a placeholder recurs with many labels.
 
     Example:
-        >>> [text for text in ("-", "?!", "n/a", "404", "数", "👍") if has_word(text)]
-        ['n/a', '404', '数', '👍']
+        >>> [text for text in ("-", "?!", "n/a", "T.B.D.", "404", "数", "👍") if says_something(text)]
+        ['404', '数', '👍']
     """
-    return any(character.isalnum() or unicodedata.category(character) == "So" for character in text)
+    word = "".join(filter(str.isalnum, text)).casefold()
+    return word not in USUAL and (bool(word) or any(unicodedata.category(character) == "So" for character in text))
 
 
 class TableLabels(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Decoder, take_log_odds
 from hgclr.decisions.settings import Decisions, sigmoid
@@ -25,15 +25,7 @@ ROWS = 512
 """Texts compared with all training texts at a time."""
 
 
-def best_paths(
-    probabilities: NDArray[np.float32],
-    taxonomy: Taxonomy,
-    k: int,
-    *,
-    thresholds: ArrayLike = 0.5,
-    allow_inner_nodes: bool = True,
-    exclusive: bool = False,
-) -> list[list[tuple[int, float]]]:
+def best_paths(probabilities: NDArray[np.float32], decoder: Decoder, k: int) -> list[list[tuple[int, float]]]:
     """Return the k best paths of each document, best first: the label at the end of each, and its probability.
 
     They are the paths of the rule ``top-k-paths`` (:class:`~hgclr.decisions.decoding.Decoder`), fewer than k if the
@@ -41,20 +33,17 @@ def best_paths(
 
     Args:
         probabilities: calibrated probabilities, (N, K).
-        taxonomy: the label tree.
+        decoder: the decoder of the model's decisions; its rule does not matter.
         k: number of paths.
-        thresholds, allow_inner_nodes, exclusive: those of the model's decoder.
 
     Example:
         >>> tree = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
-        >>> best_paths(np.array([[0.75, 0.625, 0.25]], dtype=np.float32), tree, 3)
+        >>> best_paths(np.array([[0.75, 0.625, 0.25]], dtype=np.float32), Decoder(tree), 3)
         [[(1, 0.625), (2, 0.25)]]
     """
-    options = {"allow_inner_nodes": allow_inner_nodes, "exclusive": exclusive}
-    ends = Decoder(taxonomy, "top-k-paths", thresholds, **options).path_ends(probabilities, k)
     return [
         [(end, float(row[end])) for end in own if end >= 0]
-        for row, own in zip(probabilities, ends.tolist(), strict=True)
+        for row, own in zip(probabilities, decoder.path_ends(probabilities, k).tolist(), strict=True)
     ]
 
 

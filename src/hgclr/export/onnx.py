@@ -53,6 +53,7 @@ ZERO = np.uint8(128)
 """The integer that represents 0 in activations: CPUs multiply unsigned with signed."""
 TABLE = 2**20
 """Tables with at least so many entries are stored in int8, for a smaller file."""
+logger = logging.getLogger(__name__)
 LARGEST_LOSS = 0.003
 """Largest loss of Micro- or Macro-F1 by int8 on labelled documents."""
 Kept = Callable[[tuple[int, ...]], bool]
@@ -82,12 +83,11 @@ def export_onnx(
         texts: texts for the comparison, besides the label names.
         documents: labelled documents on which int8 may lose :data:`LARGEST_LOSS` of Micro- and Macro-F1. Every second
             one chooses the products of :data:`KEPT` that stay in fp32: the first choice that loses no more. The others
-            measure the loss of this choice.
+            measure the loss of this choice; more than the limit is a warning.
 
     Raises:
         InputError: if there is no such model, the output is not empty or cannot be written, the graph's logits
-            differ from the model's, or int8 loses too much with every choice of products, or with the chosen one on
-            the other documents.
+            differ from the model's, or int8 loses too much with every choice of products.
     """
     source = open_model(model, output)
     network, loaded = source.network, source.loaded
@@ -107,16 +107,16 @@ def export_onnx(
                 measured, lost = _quantised(loaded, first, Path(scratch) / GRAPH, folder, documents)
                 difference = compare(source.backend.logits, OnnxBackend(folder / GRAPH).logits, batches)
                 kept, losses = measured[-1]
-                if max(*losses, *lost) > LARGEST_LOSS:
+                if max(losses) > LARGEST_LOSS:
                     tried = ", ".join(f"{100 * max(each):.2f} with {name} in fp32" for name, each in measured)
-                    if max(losses) <= LARGEST_LOSS:
-                        tried += f", and {100 * max(lost):.2f} on the documents that did not choose it"
                     raise InputError(
-                        f"int8 loses more than {100 * LARGEST_LOSS:.1f} points of F1 on {len(documents)} documents,"
-                        f" so nothing was written: {tried}",
+                        f"int8 loses more than {100 * LARGEST_LOSS:.1f} points of F1, so nothing was written: {tried}",
                         path=model,
                         remedy="use --to onnx, or give more documents",
                     )
+                if max(lost) > LARGEST_LOSS:
+                    what = "int8 loses %.2f points of F1 on %d documents that did not choose its products"
+                    logger.warning(what, 100 * max(lost), len(documents) // 2)
             graph_bytes = sum(file.stat().st_size for file in folder.iterdir())
             loaded.decisions.write(folder)
             loaded.tokenizer.save(str(folder / TOKENIZER))
@@ -224,14 +224,14 @@ def as_traced(model: HierarchicalPreTrainedModel) -> onnx_ir.Model:
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
     """Suppress torch's log lines and warnings."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    torch_logger = logging.getLogger("torch.onnx")
+    level = torch_logger.level
+    torch_logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        logger.setLevel(level)
+        torch_logger.setLevel(level)
 
 
 class Quantiser:

@@ -259,16 +259,8 @@ def _text_answer(service: Service, answer: Answer, wanted: PredictRequest, decis
         values = probabilities.astype(float).round(4).tolist()
         fields["probabilities"] = dict(zip(taxonomy.ids, values, strict=True))
     if wanted.review:
-        row, decoder = probabilities[None], decisions.decoder
-        found = review(decisions, row)
-        (ends,) = best_paths(
-            row,
-            taxonomy,
-            SUGGESTIONS,
-            thresholds=decoder.thresholds,
-            allow_inner_nodes=decoder.allow_inner_nodes,
-            exclusive=decoder.exclusive,
-        )
+        row = probabilities[None]
+        found, (ends,) = review(decisions, row), best_paths(row, decisions.decoder, SUGGESTIONS)
         best = [PredictedLabel(taxonomy.ids[end], taxonomy.path_names(end), probability) for end, probability in ends]
         fields["review"] = {"score": round(float(found.score[0]), 4), "reason": found.reason[0]}
         fields["suggestions"] = [label.to_json() for label in best]
