@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Decoder, take_log_odds
 from hgclr.decisions.settings import Decisions, sigmoid
-from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import blocks
 
 REASONS = ("near the threshold", "parent and child disagree", "far from all training texts")
