@@ -18,7 +18,8 @@ export class Taxonomy {
     });
     const compare = new Intl.Collator("en", { numeric: true }).compare;
     for (const children of this.below.values()) children.sort((a, b) => compare(this.names[a], this.names[b]));
-    this.folded = labels.map((label) => fold(label.id === label.name ? label.name : `${label.name} ${label.id}`));
+    this.folded = labels.map(({ id, name, code, alt_labels: others = [] }) => [...new Set([name, ...others, code, id])]
+      .filter(Boolean).map(fold));
   }
 
   get size() {
