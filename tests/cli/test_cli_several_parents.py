@@ -127,7 +127,7 @@ def test_a_thesaurus_is_the_label_tree_of_a_data_folder(make_encoder, tmp_path: 
     assert trained == imported
     assert trained.alternatives == imported.alternatives != ((),) * len(trained)
     assert not trained.is_tree
-    run("report", tmp_path / "run" / "model", data, "--split", "dev", "--output", tmp_path / "report")
+    run("evaluate", tmp_path / "run" / "model", data, "--output", tmp_path / "report")
     assert "1 have several parents" in (tmp_path / "report" / "report.html").read_text()
 
 
