@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 WORDS = {"optics": "lens prism", "chemistry": "acid salt", "law": "court judge", "tennis": "racket serve"}
+NAMES = (("codes", "QC 350", ""), ("alternatives", ["Theory of light"], []))
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +33,11 @@ def address(classifier: HierarchicalClassifier) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def graph_address(taxonomy: Taxonomy) -> Iterator[str]:
-    """A service over a tree in which optics is below physics and below law."""
+    """A service over a tree in which optics is below physics and below law, and has a code and an alternative name."""
     further: list[tuple[int, ...]] = [()] * len(taxonomy)
     further[taxonomy.resolve("optics")] = (taxonomy.resolve("law"),)
-    graph = Taxonomy(**taxonomy.arguments() | {"more_parents": further})
+    named = {key: [value if label == "optics" else empty for label in taxonomy.ids] for key, value, empty in NAMES}
+    graph = Taxonomy(**taxonomy.arguments() | {"more_parents": further} | named)
     with serving(make_classifier(graph, word_weights(taxonomy, WORDS), rule="closure"), name="graph") as address:
         yield address
 

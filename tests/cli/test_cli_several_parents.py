@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.changes import compare
 from support.bulk_cases import write_model
+from support.vocabulary import TURTLE
 
 MAIN, OTHER = ["science", "physics"], ["law", "physics"]
 
@@ -108,6 +110,25 @@ def test_the_presets_of_the_paper_need_a_tree(preset: str, tree: Path, make_enco
     refused = run("train", data, *options, code=2)
     assert "several parents" in refused.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_thesaurus_is_the_label_tree_of_a_data_folder(make_encoder, tmp_path: Path) -> None:
+    pytest.importorskip("rdflib")
+    tree, data, table = tmp_path / "v.ttl.gz", tmp_path / "data", tmp_path / "texts.csv"
+    tree.write_bytes(gzip.compress(TURTLE.encode()))
+    table.write_text("text,label\n" + "".join(f"a lens {number},Optics\n" for number in range(20)))
+    run("data", "import", table, "--taxonomy", tree, "--output", data)
+    imported = Taxonomy.read(data / "taxonomy.json")
+    (data / "taxonomy.json").unlink()
+    tree.rename(data / "taxonomy.ttl.gz")
+    settings = ("--set", f"model.encoder={make_encoder('bert')}", "--set", "training.effort=names")
+    run("train", data, *settings, "--output", tmp_path / "run")
+    trained = HierarchicalClassifier.load(tmp_path / "run" / "model").taxonomy
+    assert trained == imported
+    assert trained.alternatives == imported.alternatives != ((),) * len(trained)
+    assert not trained.is_tree
+    run("evaluate", tmp_path / "run" / "model", data, "--output", tmp_path / "report")
+    assert "1 have several parents" in (tmp_path / "report" / "report.html").read_text()
 
 
 def test_a_row_needs_all_parents(tree: Path, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ app = typer.Typer(
     and optionally 'name' and 'description'. **json**: {"Science": {"Physics": {}}}, or nodes in lists. **paths**: one
     'Science > Physics > Optics' per line. **outline**: one label per line, indented below its parent by tabs or spaces.
     **ids**: lines 'id : Science > Physics'. **skos**: Turtle, N-Triples, RDF/XML or JSON-LD. **esco**: tables of ESCO.
+    In json, skos and esco a label may have several parents; the first is its main parent.
 
     Example: **hgclr taxonomy check labels.tsv**
     """,

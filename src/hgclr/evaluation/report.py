@@ -310,6 +310,7 @@ def report_page(content: Content, plots: Sequence[Plot]) -> str:
         path=path_finder(content),
         label=lambda identifier: labels[place[identifier]],
         score=shown_score,
+        several=sum(len(label.get("parents", ())) > 1 for label in labels),
     )
 
 

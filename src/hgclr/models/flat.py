@@ -16,7 +16,9 @@ from hgclr.nn.fast import name_blocks
 from hgclr.taxonomy.changes import TreeChanges
 
 SLOPE = 5.0
-"""Logit of a label for a text that equals its name."""
+"""Logit of a leaf for a text that equals its name."""
+INNER = 0.5
+"""Weight of all inner labels on the longest path together, if its leaf has the weight 1."""
 LONGEST = 64
 """Limit on the tokens of a label's name or description, special tokens included."""
 
@@ -67,10 +69,11 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
 
         ``p_k = sigmoid(5 h · v_k / m)``: v_k is the direction of the k-th name, or the mean direction of the name and
         the alternative names, or the mean of that and the direction of the description; m is the mean length of the
-        names' vectors. An inner label's v_k is its own direction plus that of the mean of all labels below it. These
-        sigmoids are similarities, not probabilities: use them through
-        :class:`~hgclr.decisions.settings.LeafSoftmax`. There is no bias: vectors of long texts are short, so a bias
-        that suits short texts would reject all labels of long ones.
+        names' vectors. An inner label's v_k is its own direction plus that of the mean of all labels below it, times
+        0.5 / (depth of the tree - 1): paths are compared by the sum of their logits, so with the full length the inner
+        labels of a deep tree would outvote the leaf. These sigmoids are similarities, not probabilities: use them
+        through :class:`~hgclr.decisions.settings.LeafSoftmax`. There is no bias: vectors of long texts are short, so a
+        bias that suits short texts would reject all labels of long ones.
         """
         tree, vectors = self.config.taxonomy, text_vectors(self, tokenizer, label_texts(self.config.taxonomy))
         names = F.normalize(vectors, dim=-1)  # (K, H)
@@ -92,7 +95,8 @@ class FlatForSequenceClassification(HierarchicalPreTrainedModel):
                 above = torch.from_numpy(tree.closure(list(tree.parents_of(label))))
                 below[above] += names[label]
                 count[above] += 1
-        rows = torch.where(count > 0, F.normalize(names + F.normalize(below, dim=-1), dim=-1), names)
+        inner = INNER / max(tree.depth - 1, 1) * F.normalize(names + F.normalize(below, dim=-1), dim=-1)
+        rows = torch.where(count > 0, inner, names)
         self.classifier.weight.copy_(SLOPE / vectors.norm(dim=-1).mean() * rows)
         self.classifier.bias.zero_()
 

@@ -1,5 +1,5 @@
-// The label tree: parents, children and a search by name. A label is its index in the model's order; -1 is the root
-// above the top labels.
+// The label tree: parents, children and a search. A label is its index in the model's order; -1 is the root above the
+// top labels.
 
 const MOST_PATHS = 100; // a label may have very many
 
@@ -18,7 +18,9 @@ export class Taxonomy {
     });
     const compare = new Intl.Collator("en", { numeric: true }).compare;
     for (const children of this.below.values()) children.sort((a, b) => compare(this.names[a], this.names[b]));
-    this.folded = labels.map((label) => fold(label.id === label.name ? label.name : `${label.name} ${label.id}`));
+    this.texts = labels.map(({ id, name, code = "", alt_labels: others = [] }) => {
+      return [name, code, ...others, id].map((text) => [fold(text), text]);
+    });
   }
 
   get size() {
@@ -50,16 +52,17 @@ export class Taxonomy {
     return places;
   }
 
-  /** Return labels whose name or id has all words of a query, the best first. */
+  /** Return labels of which the name, the code, an alternative name or the id has all words of a query, and which. */
   search(query, limit) {
     const words = fold(query).split(/\s+/).filter(Boolean);
     if (!words.length) return [];
-    const found = [];
-    this.folded.forEach((name, label) => {
-      if (words.every((word) => name.includes(word))) found.push([rank(name, words[0]), name.length, label]);
-    });
-    found.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
-    return found.slice(0, limit).map(([, , label]) => label);
+    const better = (a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
+    const found = this.texts.flatMap((texts, label) => texts
+      .filter(([folded]) => words.every((word) => folded.includes(word)))
+      .map(([folded, text]) => [rank(folded, words[0]), folded.length, label, text])
+      .sort(better)
+      .slice(0, 1));
+    return found.sort(better).slice(0, limit).map(([, , label, text]) => ({ label, text }));
   }
 }
 

@@ -346,7 +346,7 @@ export class SearchBox {
   search() {
     const query = this.input.value.trim();
     this.labels = this.taxonomy.search(query, FOUND);
-    this.list.replaceChildren(...this.labels.map((label, place) => this.option(label, place)));
+    this.list.replaceChildren(...this.labels.map((found, place) => this.option(found, place)));
     if (query && !this.labels.length) {
       this.list.append(element("li", { role: "option", "aria-disabled": "true" }, "No label matches"));
     }
@@ -355,12 +355,14 @@ export class SearchBox {
     this.activate(this.labels.length ? 0 : -1);
   }
 
-  option(label, place) {
+  option({ label, text }, place) {
     const [above, ...others] = this.taxonomy.placesOf(label);
+    const name = this.taxonomy.names[label];
     return element(
       "li",
       { role: "option", id: `${this.list.id}-${place}`, "data-place": place },
-      element("bdi", { class: "name" }, this.taxonomy.names[label]),
+      element("bdi", { class: "name" }, name),
+      text === name ? null : element("bdi", { class: "quiet" }, text),
       above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
       ...others.map(alsoUnder),
     );
@@ -386,7 +388,7 @@ export class SearchBox {
   }
 
   pick(place) {
-    const label = this.labels[place];
+    const { label } = this.labels[place];
     this.input.value = "";
     this.close();
     this.found(label);
