@@ -181,22 +181,27 @@ def recurring(text: str, labels: int) -> list[list[str]]:
 @pytest.mark.parametrize("labels", [MANY_LABELS - 1, MANY_LABELS])
 def test_texts_with_many_different_labels_are_placeholders(tmp_path: Path, labels: int) -> None:
     rows = [[f"text {number}", "A"] for number in range(40)]
-    rows += [["two labels", "A"], ["two labels", "B"], ["a list", "A; B; C > D; E; F; G"], *recurring("n/a", labels)]
-    rows += [["N/A", " x>X0"], ["text 1", "A"], ["text 1", "a"]]
+    rows += [
+        ["two labels", "A"],
+        ["two labels", "B"],
+        ["a list", "A; B; C > D; E; F; G"],
+        *recurring("see above", labels),
+    ]
+    rows += [["SEE ABOVE", " x>X0"], ["text 1", "A"], ["text 1", "a"]]
     path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows])
     result = brought_in(path, tmp_path, dev=0, test=0)
     kept = documents(tmp_path / "out")
     if labels < MANY_LABELS:
         assert (result.contradictions, result.placeholders) == (2, {})
-        assert len(kept["n/a"]) == labels + 1
+        assert len(kept["see above"]) == labels + 1
         return
     assert (result.contradictions, result.merged) == (1, 3)
     assert list(result.placeholders.values()) == [labels + 2]
-    assert "'n/a'" in next(iter(result.placeholders))
+    assert "'see above'" in next(iter(result.placeholders))
     assert (len(kept), kept["two labels"]) == (42, {"A", "B"})
     assert "X" not in result.taxonomy.ids  # only placeholders have it
     lines = map(json.loads, (tmp_path / "out" / "left-out.jsonl").read_text(encoding="utf-8").splitlines())
-    assert {(line["reason"], "'n/a'" in line["detail"]) for line in lines} == {("placeholder", True)}
+    assert {(line["reason"], "'see above'" in line["detail"]) for line in lines} == {("placeholder", True)}
     everything = brought_in(path, tmp_path, keep_placeholders=True, dev=0, test=0)
     assert (everything.contradictions, everything.placeholders) == (2, {})
 
@@ -205,10 +210,16 @@ def test_texts_with_many_different_labels_are_placeholders(tmp_path: Path, label
 def test_a_table_with_one_row_per_label(tmp_path: Path, labels: int) -> None:
     """Texts with three labels are usual here, so only a text with three times as many is a placeholder."""
     rows = [[f"text {number}", f"A > {(number + step) % 9}"] for number in range(60) for step in range(3)]
-    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows, *recurring("TBD", labels)])
+    path = write_csv(tmp_path / "a.csv", [["text", "labels"], *rows, *recurring("as before", labels)])
     result = brought_in(path, tmp_path, dev=0, test=0)
     assert len(documents(tmp_path / "out")) == (61 if labels < 3 * TIMES else 60)
     assert result.placeholders.total() == (0 if labels < 3 * TIMES else labels + 1)
+
+
+def test_usual_placeholders_need_not_recur(tmp_path: Path) -> None:
+    rows = [[f"text {number}", "A"] for number in range(40)] + [["TBD", "B"], ["k. A.", "B"], ["Ka 7", "B"]]
+    result = brought_in(write_csv(tmp_path / "a.csv", [["text", "labels"], *rows]), tmp_path, dev=0, test=0)
+    assert (result.placeholders.total(), len(documents(tmp_path / "out"))) == (2, 41)
 
 
 def test_placeholders_are_found_across_given_splits(tmp_path: Path) -> None:

@@ -35,17 +35,11 @@ from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
 from hgclr.metrics.probabilities import CalibrationScores
 from hgclr.taxonomy import Taxonomy
-from support.decision_cases import REPEATABLE, Case, cases, forests, path
+from support.decision_cases import REPEATABLE, Case, cases, forests, path, paths
 
 DEEP = Taxonomy(["a1", "a", "b", "a2", "b1"], [1, -1, -1, 1, 2])
 TREE = Taxonomy(["a", "a1", "b"], [-1, 0, -1])
 TEXTS = ["atom", "the lens of a prism in a lake is a mirror", "judge", "a boat", "goal", "acid salt of the court"]
-
-
-def all_paths(taxonomy: Taxonomy, label: int) -> list[list[int]]:
-    """Every path from a top label down to a label, from below."""
-    parents = taxonomy.parents_of(label)
-    return [[label, *rest] for parent in parents for rest in all_paths(taxonomy, parent)] or [[label]]
 
 
 def outputs(taxonomy: Taxonomy, documents: int, seed: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +147,7 @@ def test_a_softmax_over_leaves_is_a_distribution_over_paths(taxonomy: Taxonomy, 
     best = []
     for row, own in enumerate(logits.astype(np.float64)):
         weights = {
-            leaf: math.exp(max(own[labels].sum() for labels in all_paths(taxonomy, leaf)) / temperature)
+            leaf: math.exp(max(own[labels].sum() for labels in paths(taxonomy, leaf)) / temperature)
             for leaf in taxonomy.leaves.tolist()
         }
         for leaf, weight in weights.items():

@@ -13,6 +13,7 @@ from hgclr.decisions.settings import Decisions
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import path as path_to
+from support.decision_cases import paths as all_paths
 
 
 class KnownDecisions(Decisions):
@@ -98,7 +99,7 @@ def kind_by_hand(taxonomy: Taxonomy, own: set[int], other: set[int]) -> str:
 
     def paths(labels: set[int]) -> list[list[int]]:
         inner = {int(taxonomy.parents[label]) for label in labels}
-        return [path_to(taxonomy, label) for label in labels if label not in inner]
+        return [path for label in labels if label not in inner for path in all_paths(taxonomy, label)]
 
     if own - other and other - own:
         return "other path"
