@@ -169,16 +169,15 @@ def test_decisions_follow_the_parameters(quick, several_paths: Corpus) -> None:
 def test_calibration_is_found_on_the_documents_held_out(quick, several_paths: Corpus) -> None:
     estimator = quick(epochs=1, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     decisions = estimator.classifier_.decisions
-    assert decisions.calibration is not None
     assert decisions.provenance["documents"] == 15
     plain = quick(epochs=1, calibrate=False, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     logits = np.concatenate(list(plain.classifier_.logits(several_paths.texts)))
-    np.testing.assert_allclose(estimator.predict_proba(several_paths.texts), decisions.calibration(logits), rtol=1e-5)
-    assert plain.classifier_.decisions.calibration is None
+    np.testing.assert_allclose(estimator.predict_proba(several_paths.texts), decisions.probabilities(logits), rtol=1e-5)
+    assert not plain.classifier_.decisions.provenance
     given = quick(epochs=1, threshold=0.35, validation_fraction=0.25).fit(several_paths.texts, several_paths.paths)
     assert given.classifier_.decisions.thresholds == 0.35
     few = quick(epochs=1).fit(several_paths.texts, several_paths.paths)  # 6 documents are held out
-    assert few.classifier_.decisions.calibration is None
+    assert not few.classifier_.decisions.provenance
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ def test_the_documents_are_those_of_the_neural_systems(make_encoder, toy_data: P
     model = {"encoder": encoder, "max_length": 7}
     run = make_run(data, tmp_path / "run", model, limit=30, test_limit=11, dev_share=0.2)
     folder, tokenizer = data_folder(run, None), load_tokenizer(encoder)
-    neural = tokenize_splits(run, folder, tokenizer, 7, None)
+    neural = tokenize_splits(run, folder, tokenizer, 7, None, lambda *_: None)
     seen: list[int] = []
     ours = read_splits(run, folder, seen.append)
     assert {name: len(documents) for name, documents in ours.items()} == {"train": 24, "dev": 6, "test": 11}

@@ -36,6 +36,7 @@ def best_paths(probabilities: NDArray[np.float32], decoder: Decoder, k: int) -> 
         k: number of paths.
 
     Example:
+        >>> from hgclr.taxonomy import Taxonomy
         >>> tree = Taxonomy(["science", "physics", "law"], [-1, 0, -1])
         >>> best_paths(np.array([[0.75, 0.625, 0.25]], dtype=np.float32), Decoder(tree), 3)
         [[(1, 0.625), (2, 0.25)]]

@@ -253,7 +253,7 @@ def test_words_of_documents_held_out_for_dev_are_not_known(toy_data: Path, tmp_p
     _, tokenizer, folder = new_model(run)
     known = own_numbers(tokenizer.get_vocab())
     assert len(known) == 72
-    tokens = tokenize_splits(run, folder, tokenizer, 256, None)
+    tokens = tokenize_splits(run, folder, tokenizer, 256, None, lambda *_: None)
     unknown = tokenizer.unk_token_id
     assert all(unknown not in row for row in tokens["train"]["input_ids"])
     assert all(unknown in row for row in tokens["dev"]["input_ids"])
