@@ -73,6 +73,7 @@ def explain(page: Page) -> None:
 def label_file(page: Page) -> None:
     """Label a table."""
     page.get_by_role("tab", name="A file").click()
+    page.get_by_label("Decoding rule").select_option("best-path")
     table = {"name": "abstracts.csv", "mimeType": "text/csv", "buffer": TABLE.encode()}
     page.get_by_label("Choose a file").set_input_files(table)
     page.get_by_role("button", name="Label the file").click()
