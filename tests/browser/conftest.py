@@ -25,13 +25,13 @@ def classifier(taxonomy: Taxonomy) -> HierarchicalClassifier:
     return make_classifier(taxonomy, word_weights(taxonomy, WORDS))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(classifier: HierarchicalClassifier) -> Iterator[str]:
     with serving(classifier, name="toy", texts_per_request=8, characters_per_text=400) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def graph_address(taxonomy: Taxonomy) -> Iterator[str]:
     """A service over a tree in which optics is below physics and below law, and has a code and an alternative name."""
     further: list[tuple[int, ...]] = [()] * len(taxonomy)
