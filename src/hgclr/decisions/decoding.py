@@ -43,8 +43,8 @@ class Decoder:
         paths: k of ``top-k-paths``.
         allow_inner_nodes: ``best-path`` and ``top-k-paths`` may end at a label that has children; False for data in
             which every path goes down to a leaf.
-        exclusive: the probabilities are of paths that exclude each other, and inner labels have the sum of their
-            children's; the path rules then compare only the probabilities of the labels at which paths end.
+        exclusive: the probabilities are of paths that exclude each other, and an inner label has the sum over the
+            leaves below it; the path rules then compare only the probabilities of the labels at which paths end.
 
     Raises:
         InputError: if there is no such rule, or a number is out of range.
