@@ -50,14 +50,14 @@ def classification_loss(logits: Tensor, gold: Tensor, reduction: str) -> Tensor:
     """Return the binary cross-entropy of logits and gold labels, both (N, K) (Eqs. 17 and 18).
 
     ``sum`` over documents and labels (paper), ``mean`` over both (published), or ``document``: summed over labels,
-    averaged over documents. With several processes, a sum is multiplied by their number, so that the mean of their
-    losses is the loss of all documents.
+    averaged over documents. Labels with the target NaN are left out of the sums. With several processes, a sum is
+    multiplied by their number, so that the mean of their losses is the loss of all documents.
     """
-    gold = gold.to(logits.dtype)
-    if reduction == "document":
-        return F.binary_cross_entropy_with_logits(logits, gold, reduction="sum") / len(logits)
-    loss = F.binary_cross_entropy_with_logits(logits, gold, reduction=reduction)
-    return loss * world_size() if reduction == "sum" else loss
+    known = ~gold.isnan()
+    each = F.binary_cross_entropy_with_logits(logits, gold.to(logits.dtype).nan_to_num(), reduction="none")
+    loss = each.masked_fill(~known, 0.0).sum()
+    divisor = {"sum": 1 / world_size(), "mean": logits.numel(), "document": len(logits)}[reduction]
+    return loss / divisor
 
 
 def recursive_regularisation(weight: Tensor, parents: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from hgclr.files import cache_dir
 from hgclr.metrics.scores import MultiLabelScores
 from hgclr.models import FlatForSequenceClassification, HierarchicalPreTrainedModel
 from hgclr.nn.gathering import rank, world_size
+from hgclr.nn.objective import classification_loss
 from hgclr.training.distributed import add_scores, add_up, from_first_rank, gather_objects, share_weights
 from hgclr.training.trainer import Collator, longest_first, text_lengths
 
@@ -266,7 +266,7 @@ def fit_vectors(
     weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe")
     documents, step = len(learned), max(1, FEATURE_ENTRIES // max(start.shape))
-    labels = learned.select_columns("labels").with_format("arrow")
+    targets = target_rows(learned, len(start))
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -274,12 +274,8 @@ def fit_vectors(
         total.backward()
         for begin in range(0, documents, step):
             end = min(begin + step, documents)
-            column = labels[begin:end].column("labels").combine_chunks()
-            rows = np.repeat(np.arange(end - begin), column.value_lengths().to_numpy(zero_copy_only=False))
-            gold = torch.zeros(end - begin, len(start))
-            gold[rows, column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)] = 1.0
             logits = torch.from_numpy(np.array(vectors[begin:end])) @ weight.T + bias
-            loss = F.binary_cross_entropy_with_logits(logits, gold, reduction="sum") / documents
+            loss = classification_loss(logits, targets(begin, end), "document") * ((end - begin) / documents)
             loss.backward()
             total = total.detach() + loss.detach()
         return total
@@ -288,6 +284,32 @@ def fit_vectors(
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)
+
+
+def target_rows(learned: datasets.Dataset, labels: int) -> Callable[[int, int], Tensor]:
+    """Return a function from the range of some documents to their targets, (n, K), as the collator makes them."""
+    columns = [name for name in ("labels", "targets", "unsure") if name in learned.column_names]
+    table = learned.select_columns(columns).with_format("arrow")[:]
+    entries = []  # label indices, targets, and where those of each document begin
+    for name, target in (("labels", 1.0), ("unsure", np.nan)):
+        if name in table.column_names:
+            column = table.column(name).combine_chunks()
+            indices = column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+            values = np.full(len(indices), target, dtype=np.float32)
+            if name == "labels" and "targets" in table.column_names:
+                values = table.column("targets").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            starts = np.concatenate([[0], np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))])
+            entries.append((indices, values, starts))
+
+    def rows(begin: int, end: int) -> Tensor:
+        targets = np.zeros((end - begin, labels), dtype=np.float32)
+        for indices, values, starts in entries:
+            part = slice(starts[begin], starts[end])
+            places = np.repeat(np.arange(end - begin), np.diff(starts[begin : end + 1]))
+            targets[places, indices[part]] = values[part]
+        return torch.from_numpy(targets)
+
+    return rows
 
 
 def refit_head(
