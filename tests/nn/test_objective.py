@@ -38,13 +38,23 @@ def test_nt_xent_and_its_gradient_equal_pytorch_metric_learning(batch: int) -> N
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "document"])
-def test_classification_loss_by_loops(reduction: str) -> None:
+@pytest.mark.parametrize("kind", ["0 or 1", "probabilities", "some unknown"])
+def test_classification_loss_by_loops(reduction: str, kind: str) -> None:
     torch.manual_seed(2)
-    logits, gold = torch.randn(3, 5), (torch.rand(3, 5) > 0.5).float()
-    total = 0.0
+    logits, gold = torch.randn(3, 5, requires_grad=True), torch.rand(3, 5)
+    if kind != "probabilities":
+        gold = gold.round()
+    if kind == "some unknown":
+        gold[0, 1] = gold[2] = math.nan
+    total, expected_gradient = 0.0, torch.zeros(3, 5)
+    divisor = {"sum": 1, "mean": 15, "document": 3}[reduction]
     for i in range(3):
         for j in range(5):
-            p = 1 / (1 + math.exp(-float(logits[i, j])))
-            total -= math.log(p if gold[i, j] else 1 - p)
-    expected = total / {"sum": 1, "mean": 15, "document": 3}[reduction]
-    assert float(classification_loss(logits, gold, reduction)) == pytest.approx(expected, rel=1e-5)
+            p, y = 1 / (1 + math.exp(-float(logits.detach()[i, j]))), float(gold[i, j])
+            if not math.isnan(y):
+                total -= y * math.log(p) + (1 - y) * math.log(1 - p)
+                expected_gradient[i, j] = (p - y) / divisor
+    loss = classification_loss(logits, gold, reduction)
+    assert float(loss) == pytest.approx(total / divisor, rel=1e-5)
+    loss.backward()
+    torch.testing.assert_close(logits.grad, expected_gradient)

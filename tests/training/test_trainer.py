@@ -19,6 +19,7 @@ from hgclr.models.base import load_tokenizer
 from hgclr.training import RunConfig, TrainingSettings
 from hgclr.training.checkpoints import EarlyStop
 from hgclr.training.fitting import base_rates, history, label_counts, trainer_arguments
+from hgclr.training.head import target_rows
 from hgclr.training.recipe import make_recipe
 from hgclr.training.trainer import Collator, HierarchicalTrainer, StreamingScores
 
@@ -58,6 +59,22 @@ def test_the_collator_pads_to_the_longest_and_spreads_labels() -> None:
     assert batch["labels"].tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]
     empty = Collator(4, pad_token=9)([{"input_ids": [], "labels": [2]}])
     assert (empty["input_ids"].tolist(), empty["attention_mask"].tolist()) == ([[9]], [[1]])
+
+
+def test_targets_may_be_probabilities_or_unknown() -> None:
+    rows = [
+        {"input_ids": [1], "labels": [0, 2], "targets": [0.5, 1.0], "unsure": []},
+        {"input_ids": [1], "labels": [], "targets": [], "unsure": [1, 3]},
+        {"input_ids": [1], "labels": [3], "targets": [0.25], "unsure": [0]},
+    ]
+    expected = [[0.5, 0, 1, 0], [0, np.nan, 0, np.nan], [np.nan, 0, 0, 0.25]]
+    np.testing.assert_array_equal(Collator(4, pad_token=9)(rows)["labels"], expected)
+    targets = target_rows(datasets.Dataset.from_list(rows), 4)
+    for begin, end in ((0, 3), (0, 1), (1, 3), (2, 2)):
+        np.testing.assert_array_equal(targets(begin, end), np.reshape(expected[begin:end], (-1, 4)))
+    hard = [{"input_ids": [1], "labels": labels} for labels in ([0, 3], [], [1])]
+    expected = Collator(4, pad_token=9)(hard)["labels"]
+    np.testing.assert_array_equal(target_rows(datasets.Dataset.from_list(hard), 4)(0, 3), expected)
 
 
 def test_scores_in_batches_equal_scikit_learn_on_all(taxonomy) -> None:
