@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hgclr.bulk import files, predict_files
-from hgclr.bulk.files import Columns, find_inputs, pair_with_targets, read_chunks, write_file
+from hgclr.bulk.files import Columns, pair_with_targets, read_chunks, write_file
 from hgclr.data.readers import TextForm
+from hgclr.data.texts import find_inputs
 from hgclr.errors import InputError
 from support.bulk_cases import expected, prediction, read_lines, text_of, write_model
 
@@ -273,7 +274,7 @@ def test_columns_of_the_same_name_are_refused(wanted, model: Path, tmp_path: Pat
         assert (refused.value.path, refused.value.remedy is not None) == (tmp_path / "t.csv", True)
 
 
-def test_the_text_column(model: Path, tmp_path: Path) -> None:
+def test_thefind_text_column(model: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("body\natom\n", encoding="utf-8")
     (tmp_path / "t.jsonl").write_text('{"body": "atom"}\n', encoding="utf-8")
     pyarrow.parquet.write_table(pyarrow.table({"body": ["atom"]}), tmp_path / "t.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import io
 import logging
 import shutil
@@ -26,10 +25,11 @@ from hgclr.data.readers import (
     parquet_batches,
     read_rows,
 )
-from hgclr.errors import InputError, as_written, first_line, require_extra, url_of
+from hgclr.data.texts import absolute, find_inputs
+from hgclr.errors import InputError, as_written, first_line, require_extra
 from hgclr.files import SheetWriter, TableWriter, gzip_stream, json_text, sheet_writer
 from hgclr.inference.backends import windows
-from hgclr.remote import find_files, kind_of, new_file
+from hgclr.remote import kind_of, new_file
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,35 +53,6 @@ def format_of(path: Path) -> Format:
     return cast(Format, name.removesuffix(".gz").rpartition(".")[2])
 
 
-def is_pattern(name: str | Path) -> bool:
-    """Return whether a name is a pattern such as ``part-*.parquet``, and not the name of an existing file."""
-    return glob.has_magic(str(name)) and kind_of(name) is None
-
-
-def find_inputs(names: Sequence[str | Path]) -> list[Path]:
-    """Return the input files without repeats, in the order of the names; those of one name are sorted.
-
-    A name is a file, a folder (all readable files in it, not in subfolders), or a pattern with ``*``, ``?``, ``[…]`` or
-    ``**``; each may be a URL.
-    """
-    found: list[Path] = []
-    for name in names:
-        files, kind, text = [Path(name)], kind_of(name), (url_of(name) or str(name)).rstrip("/")
-        if kind != "file":
-            files = find_files(f"{glob.escape(text)}/*" if kind == "folder" else text)
-            # Excel keeps a file ~$posts.xlsx while posts.xlsx is open.
-            files = [file for file in files if file.name.lower().endswith(SUFFIXES)]
-            files = [file for file in files if not file.name.startswith((".", "~$"))]
-        if not files:
-            raise InputError("no input files", path=name, remedy=f"give files that end in {', '.join(SUFFIXES)}")
-        found += files
-    return list(dict.fromkeys(map(_absolute, found)))
-
-
-def _absolute(path: Path) -> Path:
-    return path.resolve() if url_of(path) is None else path
-
-
 def pair_with_targets(
     names: Sequence[str | Path], folder: Path, wanted: Format | None = None
 ) -> list[tuple[Path, Path]]:
@@ -91,8 +62,8 @@ def pair_with_targets(
     """
     if kind_of(folder) == "file":
         raise InputError("this is a file, not a folder", path=folder, remedy="choose a folder as --output")
-    where, sources = _absolute(folder), find_inputs(names)
-    folders = [_absolute(Path(name)) for name in names if kind_of(name) == "folder"]
+    where, sources = absolute(folder), find_inputs(names)
+    folders = [absolute(Path(name)) for name in names if kind_of(name) == "folder"]
     if any(map(where.is_relative_to, folders)) or any(source.is_relative_to(where) for source in sources):
         remedy = "choose an --output outside the input folders"
         raise InputError("inputs and results would be in the same folder", path=folder, remedy=remedy)

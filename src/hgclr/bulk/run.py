@@ -97,7 +97,7 @@ def predict_files(
 
     Args:
         model: folder, URL or hub name.
-        inputs: files, folders and patterns, also as URLs, see :func:`hgclr.bulk.files.find_inputs`.
+        inputs: files, folders and patterns, also as URLs, see :func:`hgclr.data.texts.find_inputs`.
         output: the folder of results, or its URL.
         text_column: by default ``text``, or the text column that the model was trained on.
         file_format: format of the results; by default that of each input.

@@ -254,11 +254,12 @@ def watch(
 
     Next: label some of the new texts, and train again
     """
-    from hgclr.bulk.files import find_inputs, line_chunks, read_chunks
+    from hgclr.bulk.files import line_chunks, read_chunks
     from hgclr.bulk.run import text_columns_of
     from hgclr.cli.tables import print_drift
     from hgclr.data import DataFolder
     from hgclr.data.readers import limited_lines
+    from hgclr.data.texts import find_inputs
     from hgclr.evaluation.drift import Observed, compare_predictions, drift_plot
     from hgclr.inference import HierarchicalClassifier
     from hgclr.presentation import check_report

@@ -173,7 +173,7 @@ def predict(
 
 def _is_bulk(names: Sequence[str], output: str | None, engine: str | None) -> bool:
     """Tell whether several files are meant, or at least a folder of results."""
-    from hgclr.bulk.files import is_pattern
+    from hgclr.data.texts import is_pattern
     from hgclr.remote import kind_of
 
     if not names or list(names) == ["-"]:
