@@ -8,13 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import log_softmax
 
 from hgclr.decisions import review as module
 from hgclr.decisions.decoding import Decoder
-from hgclr.decisions.review import DOUBT, NO_REASON, REASONS, TrainingDistance, best_paths, review, scaled_distances
+from hgclr.decisions.review import (
+    DOUBT,
+    NO_REASON,
+    REASONS,
+    TrainingDistance,
+    best_paths,
+    margins,
+    review,
+    scaled_distances,
+    tree_scores,
+)
 from hgclr.decisions.settings import Decisions
 from hgclr.taxonomy import Taxonomy
 from support.decision_cases import REPEATABLE, Case, allowed_ends, cases, log_odds, path, path_score
+from support.toy import random_tree
 
 TREE = Taxonomy(["a", "a1", "a2", "b"], [-1, 0, 0, -1])
 
@@ -103,3 +115,24 @@ def test_distances_from_training_texts_equal_a_loop(monkeypatch: pytest.MonkeyPa
     for rows in (7, 512):
         monkeypatch.setattr(module, "ROWS", rows)
         np.testing.assert_allclose(TrainingDistance(training)(texts), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tree_scores_are_sums_of_log_softmax_among_siblings(seed: int) -> None:
+    tree = random_tree(30, seed)
+    logits = np.random.default_rng(seed).normal(size=(7, 30), scale=4).astype(np.float32)
+    expected = np.zeros((7, len(tree.leaves)))
+    for place, leaf in enumerate(tree.leaves.tolist()):
+        for label in tree.path(leaf).tolist():
+            siblings = [other for other in range(30) if tree.parents[other] == tree.parents[label]]
+            expected[:, place] += log_softmax(logits[:, siblings].astype(np.float64), axis=1)[:, siblings.index(label)]
+    scores = tree_scores(logits, tree)
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.exp(scores).sum(1), 1, rtol=1e-4)
+    ordered = np.sort(expected, axis=1)
+    np.testing.assert_allclose(margins(scores), ordered[:, -1] - ordered[:, -2], rtol=1e-3, atol=1e-4)
+
+
+def test_a_tree_with_one_leaf_has_no_margin() -> None:
+    scores = tree_scores(np.zeros((3, 2), dtype=np.float32), Taxonomy(["a", "b"], [-1, 0]))
+    np.testing.assert_array_equal(margins(scores), 0)

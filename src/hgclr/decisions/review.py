@@ -1,4 +1,4 @@
-"""The documents that a person should look at first, with the reason and the best paths; numpy only."""
+"""The documents that a person should look at first, with the reason; tree scores and best paths; numpy only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hgclr.decisions.decoding import Decoder, take_log_odds
 from hgclr.decisions.settings import Decisions, sigmoid
+from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import blocks
 
 REASONS = ("near the threshold", "parent and child disagree", "far from all training texts")
@@ -45,6 +46,35 @@ def best_paths(probabilities: NDArray[np.float32], decoder: Decoder, k: int) -> 
         [(end, float(row[end])) for end in own if end >= 0]
         for row, own in zip(probabilities, decoder.path_ends(probabilities, k).tolist(), strict=True)
     ]
+
+
+def tree_scores(logits: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
+    """Return the tree score of each leaf, (N, leaves), from logits, (N, K).
+
+        S(x, l) = Σ over the labels k on the path of l of  z_k - log Σ over k and its siblings j of exp z_j
+
+    ``exp S`` is a distribution over the leaves. Of a label with several parents, the main one counts.
+    """
+    order = taxonomy.main_order
+    families = np.flatnonzero(np.diff(order.parents, prepend=-2))  # where siblings begin, in level order
+    sizes = np.diff(np.append(families, len(taxonomy)))
+    scores = np.empty((len(logits), len(taxonomy.leaves)), dtype=np.float32)
+    for rows in blocks(logits):
+        arranged = order.arrange(logits[rows])
+        arranged -= np.repeat(np.maximum.reduceat(arranged, families, axis=1), sizes, axis=1)
+        arranged -= np.repeat(np.log(np.add.reduceat(np.exp(arranged), families, axis=1)), sizes, axis=1)
+        order.carry_down(arranged, np.add)
+        scores[rows] = order.restore(arranged)[:, taxonomy.leaves]
+    return scores
+
+
+def margins(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the difference of the best two tree scores of each text, (N,); 0 if the tree has one leaf."""
+    if scores.shape[1] < 2:
+        return np.zeros(len(scores), dtype=np.float32)
+    best = np.partition(scores, -2, axis=1)[:, -2:]
+    difference: NDArray[np.float32] = best[:, 1] - best[:, 0]
+    return difference
 
 
 @dataclass(frozen=True, eq=False, slots=True)
