@@ -61,13 +61,13 @@ def test_the_collator_pads_to_the_longest_and_spreads_labels() -> None:
     assert (empty["input_ids"].tolist(), empty["attention_mask"].tolist()) == ([[9]], [[1]])
 
 
-def test_targets_may_be_probabilities_or_unknown() -> None:
+def test_labels_may_be_unknown() -> None:
     rows = [
-        {"input_ids": [1], "labels": [0, 2], "targets": [0.5, 1.0], "unsure": []},
-        {"input_ids": [1], "labels": [], "targets": [], "unsure": [1, 3]},
-        {"input_ids": [1], "labels": [3], "targets": [0.25], "unsure": [0]},
+        {"input_ids": [1], "labels": [0, 2], "unsure": []},
+        {"input_ids": [1], "labels": [], "unsure": [1, 3]},
+        {"input_ids": [1], "labels": [3], "unsure": [0]},
     ]
-    expected = [[0.5, 0, 1, 0], [0, np.nan, 0, np.nan], [np.nan, 0, 0, 0.25]]
+    expected = [[1, 0, 1, 0], [0, np.nan, 0, np.nan], [np.nan, 0, 0, 1]]
     np.testing.assert_array_equal(Collator(4, pad_token=9)(rows)["labels"], expected)
     targets = target_rows(datasets.Dataset.from_list(rows), 4)
     for begin, end in ((0, 3), (0, 1), (1, 3), (2, 2)):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, Document, DocumentSet, empty_split
 from hgclr.data.readers import BadRow, BadRowLog
@@ -56,13 +57,7 @@ class SplitWords:
     @classmethod
     def measure(cls, tokens: datasets.Dataset, tokenizer: tokenizers.Tokenizer) -> SplitWords:
         """Return the values for tokenised training texts."""
-        special = tokenizer.num_special_tokens_to_add(False)
-        texts = tokens.select(range(0, len(tokens), -(-len(tokens) // MEASURED)))
-        column = texts.select_columns("input_ids").with_format("arrow")[:].column("input_ids").combine_chunks()
-        odd = np.frombuffer(split_tokens(tokenizer), dtype=np.uint8)[column.flatten().to_numpy()]
-        ends = np.cumsum(column.value_lengths().to_numpy())
-        lengths = np.maximum(1, np.diff(ends, prepend=0) - special)
-        counts = np.diff(np.concatenate([[0], np.cumsum(odd, dtype=np.int64)])[ends], prepend=0)
+        counts, lengths = _odd_tokens(tokens, tokenizer)
         mean = float((counts.sum() + 1) / (lengths.sum() + 2))
         square = np.average((counts / lengths - mean) ** 2, weights=lengths) - mean * (1 - mean) / lengths.mean()
         found = cls(mean, math.sqrt(max(0.0, square)), 0.0)
@@ -72,6 +67,24 @@ class SplitWords:
     def excess(self, odd: int, length: int) -> float:
         """Return by how many standard deviations the share of ``odd`` tokens is above that of training texts."""
         return (odd / length - self.mean) / math.sqrt(self.mean * (1 - self.mean) / length + self.spread**2)
+
+    def unlike(self, tokens: datasets.Dataset, tokenizer: tokenizers.Tokenizer) -> float:
+        """Return the share of tokenised texts above the limit, such as those in another language."""
+        pairs = zip(*map(np.ndarray.tolist, _odd_tokens(tokens, tokenizer)), strict=True)
+        return float(np.mean([odd > 0 and self.excess(odd, length) > self.limit for odd, length in pairs]))
+
+
+def _odd_tokens(
+    tokens: datasets.Dataset, tokenizer: tokenizers.Tokenizer
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many tokens of each text stand for unknown words or continue words, and of how many; of a sample."""
+    special = tokenizer.num_special_tokens_to_add(False)
+    texts = tokens.select(range(0, len(tokens), -(-len(tokens) // MEASURED)))
+    column = texts.select_columns("input_ids").with_format("arrow")[:].column("input_ids").combine_chunks()
+    odd = np.frombuffer(split_tokens(tokenizer), dtype=np.uint8)[column.flatten().to_numpy()]
+    ends = np.cumsum(column.value_lengths().to_numpy())
+    lengths = np.maximum(1, np.diff(ends, prepend=0) - special)
+    return np.diff(np.concatenate([[0], np.cumsum(odd, dtype=np.int64)])[ends], prepend=0), lengths
 
 
 def split_tokens(tokenizer: tokenizers.Tokenizer) -> bytes:

@@ -76,12 +76,14 @@ class Fitted:
 
     Args:
         decisions: the decisions for the model.
+        untuned: the decisions before tuning, with the threshold 0.5.
         calibrated: a report of how they were tuned, or None.
         metrics: recipe, precision, scores of each epoch; ``dev`` and ``test`` are the scores with ``decisions``,
             ``dev_at_0.5`` and ``test_at_0.5`` those at a threshold of 0.5.
     """
 
     decisions: Decisions
+    untuned: Decisions
     calibrated: Calibrated | None
     metrics: dict[str, Any]
 
@@ -183,8 +185,10 @@ def fit(
     rates = base_rates(counts, len(tokens.get("train", ())))
     parts = [tokens["train"]] if "train" in tokens else []
     if label_documents or not parts:
-        own = tree_documents(taxonomy)
-        parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
+        own = tokenize_documents(tree_documents(taxonomy), tokenizer, max_length=model.config.max_length)
+        if parts and "unsure" in parts[0].column_names:
+            own = own.add_column("unsure", [[]] * len(own), feature=own.features["labels"])
+        parts.append(own)
         logger.info("added %d label documents to train", len(parts[-1]))
     learned = datasets.concatenate_datasets(parts)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length, on_documents)
@@ -257,31 +261,46 @@ def fit(
             "labels": len(taxonomy),
         }
         # Tune decisions on dev, and score dev and test with them and at 0.5.
-        half = Decisions(taxonomy, thresholds=model.config.threshold)
-        decisions = {"": half, "_at_0.5": half}
+        best = half = Decisions(taxonomy, thresholds=model.config.threshold)
         if effort == "names":  # nothing to tune on; similarities become probabilities
             half = replace(half, calibration=LeafSoftmax(taxonomy, NAMES_TEMPERATURE))
             best = replace(half, rule="best-path", thresholds=0.5, allow_inner_nodes=False)
-            decisions = {"": best, "_at_0.5": half}
         elif settings.calibrate is False:
             tuned = None
         elif tuned is None:
             begin("tuning decisions", tuned_on(tokens["dev"], len(taxonomy)))
             tuned = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
         if tuned is not None:
-            decisions[""] = tuned.decisions
+            best = tuned.decisions
             metrics["tuned"] = {
                 "rule": tuned.decisions.rule,
                 "thresholds": tuned.decisions.provenance["thresholds"],
                 "dev": {"before": asdict(tuned.before), "after": asdict(tuned.after)},
             }
-        for name in ("dev", "test"):
-            if name in tokens:
-                begin(f"scoring {name}", len(tokens[name]))
-                for suffix, scores in final_scores(model, tokens[name], collator, decisions).items():
-                    frequency = by_frequency(scores, counts.numpy())
-                    metrics[name + suffix] = {**scores.to_json(), "by_frequency": frequency}
-    return Fitted(decisions[""], tuned, metrics | stopwatch.read())
+        metrics |= score_splits(model, tokens, collator, {"": best, "_at_0.5": half}, counts, begin)
+    return Fitted(best, half, tuned, metrics | stopwatch.read())
+
+
+def score_splits(
+    model: HierarchicalPreTrainedModel,
+    tokens: Mapping[str, datasets.Dataset],
+    collator: Collator,
+    decisions: Mapping[str, Decisions],
+    counts: Tensor,
+    begin: Callable[[str, int], None],
+) -> dict[str, Any]:
+    """Return the scores on dev and test, if they are there, with each of several decisions.
+
+    The keys are the split and the name of the decisions; ``counts`` are the documents of each label in train.
+    """
+    metrics = {}
+    for name in ("dev", "test"):
+        if name in tokens:
+            begin(f"scoring {name}", len(tokens[name]))
+            for suffix, scores in final_scores(model, tokens[name], collator, decisions).items():
+                frequency = by_frequency(scores, counts.numpy())
+                metrics[name + suffix] = {**scores.to_json(), "by_frequency": frequency}
+    return metrics
 
 
 def _train(

@@ -288,25 +288,19 @@ def fit_vectors(
 
 def target_rows(learned: datasets.Dataset, labels: int) -> Callable[[int, int], Tensor]:
     """Return a function from the range of some documents to their targets, (n, K), as the collator makes them."""
-    columns = [name for name in ("labels", "targets", "unsure") if name in learned.column_names]
-    table = learned.select_columns(columns).with_format("arrow")[:]
-    entries = []  # label indices, targets, and where those of each document begin
-    for name, target in (("labels", 1.0), ("unsure", np.nan)):
-        if name in table.column_names:
-            column = table.column(name).combine_chunks()
-            indices = column.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
-            values = np.full(len(indices), target, dtype=np.float32)
-            if name == "labels" and "targets" in table.column_names:
-                values = table.column("targets").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            starts = np.concatenate([[0], np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))])
-            entries.append((indices, values, starts))
+    columns = {name: value for name, value in (("labels", 1.0), ("unsure", np.nan)) if name in learned.column_names}
+    table = learned.select_columns(list(columns)).with_format("arrow")[:]
+    entries = []  # label indices, their target, and where those of each document begin
+    for name, value in columns.items():
+        column = table.column(name).combine_chunks()
+        starts = np.concatenate([[0], np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))])
+        entries.append((column.flatten().to_numpy(zero_copy_only=False).astype(np.int64), value, starts))
 
     def rows(begin: int, end: int) -> Tensor:
         targets = np.zeros((end - begin, labels), dtype=np.float32)
-        for indices, values, starts in entries:
-            part = slice(starts[begin], starts[end])
+        for indices, value, starts in entries:
             places = np.repeat(np.arange(end - begin), np.diff(starts[begin : end + 1]))
-            targets[places, indices[part]] = values[part]
+            targets[places, indices[starts[begin] : starts[end]]] = value
         return torch.from_numpy(targets)
 
     return rows

@@ -46,7 +46,7 @@ def has_own_tree(run: RunConfig) -> bool:
 
 def data_folder(run: RunConfig, taxonomy: Taxonomy | Path | None) -> DataFolder:
     """Open the data folder of a run."""
-    ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "label_documents"}
+    ours = {"path", "taxonomy", "limit", "dev_limit", "test_limit", "dev_share", "unlabelled", "label_documents"}
     documents = run.training.effort != "names"
     return DataFolder(run.data.path, taxonomy=taxonomy, needs_documents=documents, **run.data.model_dump(exclude=ours))
 

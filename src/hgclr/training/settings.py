@@ -69,6 +69,11 @@ class DataSettings(_Section):
     dev_limit: int | None = Field(None, ge=1, description="select on a random sample of this many dev documents")
     test_limit: int | None = Field(None, ge=1, description="score a random sample of this many test documents")
     dev_share: float | None = Field(None, gt=0, lt=1, description="hold out this share of train where there is no dev")
+    unlabelled: Literal["none"] | Place | None = Field(
+        None,
+        description="texts without labels to learn from as well: a file, folder or URL; by default the file"
+        " `unlabelled.*` of the data folder, if there is one; `none` ignores it",
+    )
     label_documents: bool | None = Field(
         None,
         description="train on the names and descriptions of labels as well, each labelled with its path; by default not"

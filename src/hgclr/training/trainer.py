@@ -47,10 +47,10 @@ def text_lengths(tokens: datasets.Dataset) -> NDArray[np.int32]:
 class Collator:
     """Pad a batch to its longest text, and convert label indices to rows of targets.
 
-    The target of a label is 1 if the document has it and 0 if not. A pseudo-labelled document may have the column
-    ``targets``, probabilities of its ``labels``, and the column ``unsure``, labels that the loss leaves out: their
-    target is NaN. A text without tokens gets one padding token, as in prediction; ``cut_length`` is the model's.
-    ``on_documents`` is called with the number of documents in each batch, over all ranks.
+    The target of a label is 1 if the document has it, 0 if not, and NaN if it is in the column ``unsure``, which only
+    documents with partial labels need; the loss leaves it out. A text without tokens gets one padding token, as in
+    prediction; ``cut_length`` is the model's. ``on_documents`` is called with the number of documents in each batch,
+    over all ranks.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Collator:
         texts = [torch.as_tensor(row["input_ids"][: self.cut_length] or [self.pad_token]) for row in rows]
         gold = torch.zeros(len(rows), self.labels)
         for document, row in enumerate(rows):
-            gold[document, row["labels"]] = torch.as_tensor(row.get("targets", 1.0))
+            gold[document, row["labels"]] = 1.0
             gold[document, row.get("unsure", [])] = torch.nan
         if self.on_documents is not None:
             self.on_documents(len(rows) * world_size())
