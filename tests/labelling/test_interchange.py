@@ -7,9 +7,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hgclr.errors import InputError
 from hgclr.labelling.interchange import NOWHERE, SUFFIXES, export_tasks, import_answers, label_studio_config
@@ -130,6 +133,32 @@ def test_round_trip_keeps_every_field(make_store, tmp_path: Path, form, suffix: 
     again = import_answers(other, output, form, user="nobody")
     assert (again.added, again.unchanged) == (0, len(ANSWERS))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+PRINTED = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Cn")), max_size=8)
+
+
+@pytest.mark.parametrize(("form", "suffix"), CASES)
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_any_tree_and_any_note_survive(form, suffix: str, data: st.DataObject) -> None:
+    texts = NAMES.filter(str.strip) if suffix in (".json", ".jsonl") else PRINTED.map("a{}".format)
+    names = data.draw(st.lists(texts, min_size=2, max_size=6, unique=True))
+    tree = Taxonomy(names, [data.draw(st.integers(-1, label - 1)) for label in range(len(names))])
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "texts.csv"
+        source.write_text("text\n" + "".join(f"text {number}\n" for number in range(6)))
+        stores = [Store.open(Path(folder) / name, source, tree) for name in "ab"]
+        for number in range(data.draw(st.integers(1, 6))):
+            chosen = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
+            notes = data.draw(NAMES if suffix in (".json", ".jsonl") else PRINTED)
+            stores[0].add(Answer(number, "anna", "labels", chosen, note=notes))
+        export_tasks(stores[0], Path(folder) / f"t{suffix}", form)
+        import_answers(stores[1], Path(folder) / f"t{suffix}", form, user="me")
+        assert plain(stores[1]) == plain(stores[0])
+        for store in stores:
+            store.close()
 
 
 def suggested(store: Store) -> dict[int, list[tuple[str, float]]]:
@@ -279,11 +308,13 @@ GOOD = {"text": TEXTS[0], "accept": ["law"], "answer": "accept"}
         ("prodigy", "t.jsonl", {**GOOD, "answer": "perhaps"}),
         ("prodigy", "t.jsonl", {**GOOD, "accept": [["law"]]}),
         ("prodigy", "t.jsonl", {**GOOD, "meta": {"model": "3"}}),
+        ("prodigy", "t.jsonl", {**GOOD, "meta": {"model": 10**30}}),
         ("prodigy", "t.jsonl", {**GOOD, "meta": {"note": "\ud800"}}),
         ("prodigy", "t.jsonl", {"accept": []}),
         ("label-studio", "t.json", {"data": {"text": TEXTS[0]}, "annotations": [{"result": [{}]}]}),
         ("label-studio", "t.json", {"text": TEXTS[0], "labels": [{"taxonomy": [["law", "=S"]]}]}),
         ("label-studio", "t.json", {"text": TEXTS[0], "labels": [{"taxonomy": [["law"]]}], "hgclr": "{"}),
+        ("label-studio", "t.json", {"text": TEXTS[0], "labels": [{"taxonomy": [["law"]]}], "lead_time": 1e300}),
         ("label-studio", "t.json", "text"),
         ("argilla", "t.jsonl", {"fields": {"text": TEXTS[0]}, "responses": {"labels": [{"user_id": "1"}]}}),
         ("csv", "t.csv", {"text": TEXTS[0], "labels": "law; lawn", "kind": "", "model": ""}),

@@ -16,11 +16,11 @@ import io
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 from xml.etree import ElementTree
 
@@ -47,7 +47,19 @@ COLUMNS |= {"paths": 40, "partial": 8, "refused": 20, "user": 12, "note": 30, "m
 """The columns of a table with their widths. People fill in ``labels``; paths and the columns before are not read."""
 ESCAPED = re.compile(f"'+[{re.escape(''.join(FORMULAS))}]")
 """A cell of CSV that begins with apostrophes, the first of which `TableWriter` or `_write_table` added."""
+FIELDS = {"note": str, "model": int, "milliseconds": int, "partial": bool, "refused": list}
+"""The types of the optional fields of an answer."""
+LARGEST = 2**53
+"""Limit of a whole number."""
 NO_ANSWER, NO_LABEL, BOTH = "no answer", "no label chosen", "labels chosen, and also that there are none"
+
+
+class _Item(NamedTuple):
+    """A text with its answers and suggestions."""
+
+    text: StoredText
+    answers: Sequence[Answer]
+    suggestions: Sequence[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +96,18 @@ def export_tasks(
     for answer in store.current():
         answers[answer.document].append(answer)
     known = {text.id: (suggestions or {}).get(text.id, ()) for text in texts if not text.random}
-    rows = [(text, answers[text.id], known.get(text.id, ())) for text in texts]
+    items = [_Item(text, answers[text.id], known.get(text.id, ())) for text in texts]
     try:
         if form in ("csv", "xlsx"):
-            _write_table(output, rows, taxonomy)
+            _write_table(output, items, taxonomy)
             return [output]
-        if form == "prodigy":
-            tasks = (task for row in rows for task in _prodigy_tasks(*row, taxonomy))
-        elif form == "argilla":
-            tasks = (_argilla_record(*row, model) for row in rows)
-        else:
-            tasks = (_label_studio_task(*row, taxonomy, model) for row in rows)
+        tasks_of = {"prodigy": _prodigy_tasks, "argilla": _argilla_records}.get(form, _label_studio_tasks)
+        lines = output.suffix.lower() == ".jsonl"
         with atomic_file(output) as path, path.open("w", encoding="utf-8") as stream:
-            lines = output.suffix.lower() == ".jsonl"
-            start, between, end = ("", "\n", "\n") if lines else ("[\n", ",\n", "\n]\n")
-            stream.write(start)
-            for number, task in enumerate(tasks):
-                stream.write((between if number else "") + json_text(task))
-            stream.write(end)
+            stream.write("" if lines else "[\n")
+            for number, task in enumerate(task for item in items for task in tasks_of(item, taxonomy, model)):
+                stream.write(("" if not number else "\n" if lines else ",\n") + json_text(task))
+            stream.write("\n" if lines else "\n]\n")
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=output) from error
     beside: dict[str, bytes] = {}
@@ -131,11 +137,8 @@ def import_answers(store: Store, path: Path, form: Format, *, user: str) -> Impo
     _check_suffix(path, form)
     found, left_out, rows = list[Answer](), Counter[str](), 0
     reader = _Reader(store, user)
-    read: Callable[[Mapping[str, Any], _Reader], Iterator[Answer | str]] = {
-        "label-studio": _label_studio_answers,
-        "argilla": _argilla_answers,
-        "prodigy": _prodigy_answers,
-    }.get(form, _table_answers)
+    of_tool = {"label-studio": _label_studio_answers, "argilla": _argilla_answers, "prodigy": _prodigy_answers}
+    read = of_tool.get(form, _table_answers)
     for row in _rows(path):
         rows += 1
         try:
@@ -211,42 +214,39 @@ class _Reader:
         Labels, and refused labels among the ``others``, are ids, codes, names or paths. A label that was refused and
         has been chosen since is chosen.
         """
-        for name, kind in (("partial", bool), ("note", str), ("model", int), ("milliseconds", int), ("refused", list)):
-            if type(value := others.get(name)) is not kind and value is not None:
-                raise RowProblem(f"{name!r} is {value!r:.60}", f"write a value of the type {kind.__name__}")
-        chosen = tuple(dict.fromkeys(map(self.label, labels)))
-        more = {name: others[name] for name in ("note", "model", "milliseconds") if others.get(name) is not None}
-        user = str(others.get("user") or self.user)
-        if not is_unicode(user + more.get("note", "")):
+        given = {name: others[name] for name in FIELDS if others.get(name) is not None}
+        for name, value in given.items():
+            if type(value) is not FIELDS[name] or (type(value) is int and not 0 <= value < LARGEST):
+                raise RowProblem(f"{name!r} is {value!r:.60}", f"write a value of the type {FIELDS[name].__name__}")
+        user = str(others.get("user") or "")
+        if not is_unicode(user + given.get("note", "")):
             raise RowProblem("not UTF-8: the user or the note has a lone surrogate", "correct the text")
+        chosen = list(dict.fromkeys(map(self._label, labels)))
+        no, partial = list(dict.fromkeys(map(self._label, given.pop("refused", ())))), given.pop("partial", False)
+        answer = Answer(document, user if user.strip() else self.user, "skip" if skip else "none", **given)
         if skip or none:
-            if chosen:
-                return BOTH
-            return Answer(document, user, "skip" if skip else "none", **more)
-        index = {self.taxonomy.ids[label] for label in self.taxonomy.closure(list(map(self.taxonomy.resolve, chosen)))}
-        refused = tuple(dict.fromkeys(map(self.label, others.get("refused") or ())))
-        refused = tuple(label for label in refused if label not in index)
-        partial = bool(others.get("partial"))
+            return BOTH if chosen else answer
+        above = set(self.taxonomy.closure(chosen).tolist())
+        refused = tuple(self.taxonomy.ids[label] for label in no if label not in above)
         if not chosen and not (partial and refused):
             return NO_LABEL
-        return Answer(document, user, "labels", chosen, refused, partial, **more)
+        ends = tuple(self.taxonomy.ids[label] for label in chosen)
+        return replace(answer, kind="labels", labels=ends, refused=refused, partial=partial)
 
-    def label(self, label: str) -> str:
-        """Return the id of a label."""
+    def _label(self, label: str) -> int:
         try:
-            return self.taxonomy.ids[self.taxonomy.resolve(label)]
+            return self.taxonomy.resolve(label)
         except InputError as error:
             raise RowProblem(error.what, error.remedy) from None
 
     def path_end(self, path: Sequence[str]) -> str:
         """Return the id of the label at the end of a path, whose steps are all ids or, without aliases, all names."""
         for steps in (self.taxonomy.ids, self.taxonomy.names):
-            label = -1
+            label: int | None = -1
             for step in path:
-                label = next((one for one in self.taxonomy.children(label).tolist() if steps[one] == step), len(steps))
-                if label == len(steps):
-                    break
-            else:
+                below = [] if label is None else self.taxonomy.children(label).tolist()
+                label = next((child for child in below if steps[child] == step), None)
+            if label is not None and label >= 0:
                 return self.taxonomy.ids[label]
         raise RowProblem(f"unknown label {' > '.join(path)!r}", "choose labels of the tree, without adding any")
 
@@ -288,13 +288,9 @@ def label_studio_config(taxonomy: Taxonomy) -> str:
     return ElementTree.tostring(view, encoding="unicode") + "\n"
 
 
-def _label_studio_task(
-    text: StoredText,
-    answers: Sequence[Answer],
-    suggestions: Sequence[tuple[str, float]],
-    taxonomy: Taxonomy,
-    model: str,
-) -> dict[str, Any]:
+def _label_studio_tasks(item: _Item, taxonomy: Taxonomy, model: str) -> Iterator[dict[str, Any]]:
+    text = item.text
+
     def result(control: str, type_: str, key: str, values: Sequence[object]) -> list[dict[str, Any]]:
         value = {"id": f"{control}-{text.id}", "from_name": control, "to_name": "text", "type": type_}
         return [value | {"value": {key: list(values)}}] if values else []
@@ -308,17 +304,12 @@ def _label_studio_task(
         results = labels(answer.labels) + result("answer", "choices", "choices", marks)
         results += result("note", "textarea", "text", [answer.note] if answer.note else [])
         results += result("hgclr", "textarea", "text", [json.dumps(_others(answer, "user", "refused", "model"))])
-        return {
-            "result": results,
-            "was_cancelled": answer.kind == "skip",
-            "lead_time": answer.milliseconds / 1000,
-        }
+        skipped = answer.kind == "skip"
+        return {"result": results, "was_cancelled": skipped, "lead_time": answer.milliseconds / 1000}
 
-    predictions = [
-        {"model_version": model, "score": score, "result": labels([label])} for label, score in suggestions[:1]
-    ]
+    best = [{"model_version": model, "score": score, "result": labels([end])} for end, score in item.suggestions[:1]]
     data = {"text": text.text, "document": text.id, "source": text.source}
-    return {"data": data, "predictions": predictions, "annotations": list(map(annotation, answers))}
+    yield {"data": data, "predictions": best, "annotations": list(map(annotation, item.answers))}
 
 
 def _label_studio_answers(task: Mapping[str, Any], reader: _Reader) -> Iterator[Answer | str]:
@@ -327,22 +318,18 @@ def _label_studio_answers(task: Mapping[str, Any], reader: _Reader) -> Iterator[
     def parts(control: str, key: str) -> list[Any]:
         """Return the values of a control, which JSON-MIN simplifies if there is only one."""
         cell = controls.get(control) or []
-        values = [
-            part.get(key) if isinstance(part, dict) else part for part in (cell if isinstance(cell, list) else [cell])
-        ]
-        return [one for value in values for one in (value if isinstance(value, list) else [value])]
+        values = [part.get(key) if isinstance(part, dict) else part for part in _listed(cell)]
+        return [one for value in values for one in _listed(value)]
 
-    if minimal := "data" not in task:
-        annotations: list[Mapping[str, Any]] = [task]
-        document = reader.document(task.get("document"), task["text"])
-    else:
-        annotations = task.get("annotations") or []
-        document = reader.document(task["data"].get("document"), task["data"]["text"])
+    minimal = "data" not in task
+    data, annotations = (task, [task]) if minimal else (task["data"], task.get("annotations") or [])
+    document = reader.document(data.get("document"), data["text"])
     for annotation in annotations:
         controls = defaultdict[str, Any](list, annotation if minimal else {})
         for result in annotation.get("result", ()):
             controls[result["from_name"]].append(result["value"])
-        others: dict[str, Any] = {"user": _person(annotation.get("annotator" if minimal else "completed_by"))}
+        person = annotation.get("annotator" if minimal else "completed_by")
+        others: dict[str, Any] = {"user": (person.get("email") or person["id"]) if isinstance(person, dict) else person}
         others |= {key: value for text in parts("hgclr", "text") for key, value in json.loads(text).items()}
         marks, notes = set(parts("answer", "choices")), parts("note", "text")
         others |= {"partial": "partial" in marks, "note": "\n".join(notes)}
@@ -354,35 +341,31 @@ def _label_studio_answers(task: Mapping[str, Any], reader: _Reader) -> Iterator[
         yield NO_ANSWER
 
 
-def _person(account: Any) -> str:
-    """Return the name of an account in Label Studio: its email address, or its number."""
-    account = account.get("email") or account.get("id") if isinstance(account, dict) else account
-    return "" if account is None else str(account)
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _argilla_record(
-    text: StoredText, answers: Sequence[Answer], suggestions: Sequence[tuple[str, float]], model: str
-) -> dict[str, Any]:
-    """Return a record with the field ``text``, the multi-label question ``labels`` and the text question ``note``.
+def _argilla_records(item: _Item, taxonomy: Taxonomy, model: str) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+    """Yield a record with the field ``text``, the multi-label question ``labels`` and the text question ``note``.
 
     Argilla's users are UUIDs: a user has one derived from the name. The metadata ``answers`` has the name, and what
     responses have no place for.
     """
     responses, metadata, best = defaultdict[str, list[dict[str, Any]]](list), {}, {}
-    if suggestions:
-        best = {"value": [suggestions[0][0]], "score": [suggestions[0][1]], "agent": model}
-    for answer in answers:
+    for label, score in item.suggestions[:1]:
+        best["labels"] = {"value": [label], "score": [score], "agent": model}
+    for answer in item.answers:
         status = {"user_id": _user_id(answer.user), "status": "discarded" if answer.kind == "skip" else "submitted"}
         labels = [NOWHERE] if answer.kind == "none" else list(answer.labels)
         responses["labels"].append({"value": labels, **status})
         if answer.note:
             responses["note"].append({"value": answer.note, **status})
         metadata[status["user_id"]] = _others(answer, "user", "refused", "partial", "model", "milliseconds")
-    return {
-        "id": str(text.id),
-        "fields": {"text": text.text},
-        "metadata": {"source": text.source} | ({"answers": json.dumps(metadata)} if metadata else {}),
-        "suggestions": {"labels": best} if best else {},
+    yield {
+        "id": str(item.text.id),
+        "fields": {"text": item.text.text},
+        "metadata": {"source": item.text.source} | ({"answers": json.dumps(metadata)} if metadata else {}),
+        "suggestions": best,
         "responses": dict(responses),
         "vectors": {},
     }
@@ -402,26 +385,22 @@ def _argilla_answers(record: Mapping[str, Any], reader: _Reader) -> Iterator[Ans
     notes = {response["user_id"]: response["value"] for response in responses.get("note", ())}
     for response in responses.get("labels", ()):
         user = response["user_id"]
-        if response.get("status") == "draft":
-            yield NO_ANSWER
-            continue
-        labels = [label for label in response["value"] or () if label != NOWHERE]
+        chosen, skip = response["value"] or (), response.get("status") == "discarded"
+        labels = [label for label in chosen if label != NOWHERE and not skip]
         others = {"user": user, "note": notes.get(user)} | known.get(user, {})
-        none, skip = NOWHERE in (response["value"] or ()), response.get("status") == "discarded"
-        yield reader.answer(document, () if skip else labels, others, none=none, skip=skip)
+        draft = response.get("status") == "draft"
+        yield NO_ANSWER if draft else reader.answer(document, labels, others, none=NOWHERE in chosen, skip=skip)
     if not responses.get("labels"):
         yield NO_ANSWER
 
 
-def _prodigy_tasks(
-    text: StoredText, answers: Sequence[Answer], suggestions: Sequence[tuple[str, float]], taxonomy: Taxonomy
-) -> Iterator[dict[str, Any]]:
+def _prodigy_tasks(item: _Item, taxonomy: Taxonomy, model: str) -> Iterator[dict[str, Any]]:  # noqa: ARG001
     """Yield a task for the interface ``choice`` with several choices for each answer, or one without an answer.
 
     The options are the suggested and the chosen labels, or all labels if nothing is suggested.
     """
-    offered = [label for label, _ in suggestions]
-    for answer in answers or (None,):
+    text, offered = item.text, [label for label, _ in item.suggestions]
+    for answer in item.answers or (None,):
         ids = dict.fromkeys([*offered, *(answer.labels if answer else ())]) if offered else taxonomy.ids
         options = [{"id": one, "text": taxonomy.path_name(taxonomy.resolve(one))} for one in ids]
         task: dict[str, Any] = {"text": text.text, "options": options, "accept": offered[:1]}
@@ -451,21 +430,15 @@ def _prodigy_answers(task: Mapping[str, Any], reader: _Reader) -> Iterator[Answe
         yield reader.answer(document, () if skip else labels, others, none=none, skip=skip)
 
 
-def _write_table(
-    output: Path,
-    rows: Iterable[tuple[StoredText, Sequence[Answer], Sequence[tuple[str, float]]]],
-    taxonomy: Taxonomy,
-) -> None:
+def _write_table(output: Path, items: Iterable[_Item], taxonomy: Taxonomy) -> None:
     """Write a row for each answer, and for each text without one."""
     is_csv = output.suffix.lower() == ".csv"
     with table_writer(output, list(COLUMNS.values())) as table:
         table.writerow(COLUMNS)
-        for text, answers, suggestions in rows:
-            best = ("", "")
-            for label, probability in suggestions[:1]:
-                best = (taxonomy.path_name(taxonomy.resolve(label)), f"{probability:.4f}")
+        for text, answers, suggestions in items:
+            best = [(taxonomy.path_name(taxonomy.resolve(label)), score) for label, score in suggestions[:1]]
             for answer in answers or (None,):
-                cells: list[Any] = [text.id, text.source, text.text, *best]
+                cells: list[Any] = [text.id, text.source, text.text, *(best[0] if best else ("", ""))]
                 if answer is None:
                     cells += [""] * (len(COLUMNS) - len(cells))
                 else:
@@ -509,7 +482,11 @@ def _table_answers(cells: Mapping[str, Any], reader: _Reader) -> Iterator[Answer
     if not kind and not labels:
         yield NO_ANSWER
         return
-    others: dict[str, Any] = {"user": cell("user"), "note": str(cells.get("note") or ""), "refused": split("refused")}
+    others: dict[str, Any] = {
+        "user": cells.get("user"),
+        "note": str(cells.get("note") or ""),
+        "refused": split("refused"),
+    }
     others |= {"model": whole("model"), "milliseconds": whole("milliseconds")}
     others["partial"] = cell("partial").casefold() in ("yes", "true", "1", "x")
     yield reader.answer(document, labels, others, none=kind == "none", skip=kind == "skip")
