@@ -127,6 +127,8 @@ def test_errors_exit_with_2(folder: Path, tmp_path: Path) -> None:
     run("export", folder, "--output", tmp_path / "t.json", "--format", "brat", code=2)
     run("export", folder, "--output", tmp_path / "t.txt", "--format", "csv", code=2)
     run("export", folder, "--output", tmp_path / "data", "--model", "runs/first", code=2)
+    run("export", folder, "--output", tmp_path / "data", "--disagreements", tmp_path / "table.txt", code=2)
+    assert not (tmp_path / "data").exists()
     run("import", folder, tmp_path / "texts.json", code=2)
     run("import", folder, tmp_path / "absent.csv", code=2)
     run("import", folder, tmp_path / "texts.csv", "--user", " ", code=2)

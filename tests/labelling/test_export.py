@@ -12,6 +12,7 @@ from hgclr.data.check import check
 from hgclr.data.readers import text_hash
 from hgclr.errors import InputError
 from hgclr.evaluation.audit import COLUMNS
+from hgclr.labelling import export as module
 from hgclr.labelling.export import disagreements, export
 from hgclr.labelling.store import Answer, Store
 from hgclr.taxonomy import Taxonomy
@@ -103,7 +104,8 @@ def test_disagreements_have_the_columns_of_an_audit(store: Store) -> None:
     store.add(chosen(5, "anna", "law"))
     store.add(chosen(5, "bert", "law"))
     rows = disagreements(store)
-    assert all(tuple(row)[: len(COLUMNS)] == COLUMNS for row in rows)
+    assert tuple(module.COLUMNS)[: len(COLUMNS)] == COLUMNS
+    assert all(row.keys() == module.COLUMNS.keys() for row in rows)
     shown = [(row["row"], row["gold"], row["predicted"], row["kind"], row["level"]) for row in rows]
     optics = "science > physics > optics"
     assert shown == [

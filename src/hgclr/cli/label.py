@@ -71,13 +71,16 @@ def export_answers(
 
     Next: **hgclr train my-data**
     """
+    from hgclr.files import table_writer
+    from hgclr.labelling.export import COLUMNS, export
     from hgclr.labelling.export import disagreements as disagreement_rows
-    from hgclr.labelling.export import export
     from hgclr.labelling.interchange import export_tasks
 
     store, console = open_store(folder), results(json_file)
     if form is None and model is not None:
         raise InputError("--model is for --format", remedy="leave it out")
+    if disagreements is not None and disagreements.suffix.lower() not in (".csv", ".xlsx"):
+        raise InputError("unknown format", path=disagreements, remedy="write to a file that ends in .csv or .xlsx")
     if form is None:
         summary = export(store, store.taxonomy, output)
         content: dict[str, Any] = {"documents": summary.documents, "left_out": dict(summary.left_out)}
@@ -92,26 +95,16 @@ def export_answers(
         content = {"suggestions": len(suggestions or ())}
     if disagreements is not None:
         rows = disagreement_rows(store)
-        _write_rows(disagreements, rows)
+        with table_writer(disagreements, list(COLUMNS.values())) as table:
+            table.writerow(COLUMNS)
+            for row in rows:
+                table.writerow(row.values())
         written.append(disagreements)
         content["disagreements"] = len(rows)
     print_written(written, console)
     write_result(json_file, content | {"written": list(map(str, written))})
     if form is None:
         console.say(f"next: hgclr train {output}")
-
-
-def _write_rows(path: Path, rows: list[dict[str, object]]) -> None:
-    from hgclr.files import table_writer
-
-    columns = {name: 60 if name == "text" else 20 for name in (rows[0] if rows else ())}
-    try:
-        with table_writer(path, list(columns.values())) as table:
-            table.writerow(columns)
-            for row in rows:
-                table.writerow(row.values())
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path=path) from error
 
 
 def _suggest(store: Store, model: str) -> Suggestions:

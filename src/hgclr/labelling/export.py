@@ -15,6 +15,9 @@ from hgclr.taxonomy import Taxonomy
 
 DISAGREE, PARTIAL, NOWHERE, SKIPPED = "people disagree", "partial answer", "belongs nowhere", "skipped"
 """The reasons why a text with an answer is not in the data folder."""
+COLUMNS = {"row": 8, "text": 60, "gold": 40, "predicted": 40, "kind": 14, "level": 8, "score": 8, "verdict": 20}
+COLUMNS |= {"source": 12, "gold user": 14, "predicted user": 14, "gold note": 30, "predicted note": 30}
+"""The columns of `disagreements`, first those of an audit, with their widths in a workbook."""
 
 
 def export(store: Store, taxonomy: Taxonomy, output: str | Path) -> CorpusSummary:
@@ -55,9 +58,10 @@ def export(store: Store, taxonomy: Taxonomy, output: str | Path) -> CorpusSummar
 
 
 def disagreements(store: Store) -> list[dict[str, object]]:
-    """Return the texts on which people disagree as rows of ``audit.csv``, where ``gold`` is the first person's answer.
+    """Return the texts on which people disagree as rows of ``audit.csv``, with further columns.
 
-    There is a row for each further person with other labels. ``source`` is the text's id in the file it is from.
+    There is a row for each person whose labels, ``predicted``, are not those of the first person, ``gold``. ``score``
+    and ``verdict`` are empty, the latter for the reviewer. ``source`` is the text's id in the file it is from.
     """
     taxonomy, texts, rows = store.taxonomy, store.documents(), list[dict[str, object]]()
     scorer = Scorer(taxonomy, np.ones((2, len(taxonomy))))
@@ -72,9 +76,8 @@ def disagreements(store: Store) -> list[dict[str, object]]:
         for other in others:
             pair = ContradictedDocument(document, {}, labels(first), labels(other))
             if differing := pair.extra | pair.missing:
-                own = {"row": document, "text": texts[document].text, "gold": paths(first), "predicted": paths(other)}
                 level = min(int(taxonomy.depths[label]) for label in differing)
-                own |= {"kind": scorer.kind(pair), "level": level, "score": "", "verdict": ""}
-                people = {"source": texts[document].source, "gold user": first.user, "predicted user": other.user}
-                rows.append(own | people | {"gold note": first.note, "predicted note": other.note})
+                cells = [document, texts[document].text, paths(first), paths(other), scorer.kind(pair), level, "", ""]
+                cells += [texts[document].source, first.user, other.user, first.note, other.note]
+                rows.append(dict(zip(COLUMNS, cells, strict=True)))
     return rows

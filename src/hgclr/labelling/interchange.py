@@ -120,7 +120,7 @@ def export_tasks(
 
 
 def import_answers(store: Store, path: Path, form: Format, *, user: str) -> Imported:
-    """Add the answers of a file to a store; all rows are checked first.
+    """Add the answers of a file to a store, all of them or, at an error or a kill, none.
 
     Texts are found by their number in the store, or else by their content. Answers that the store has already, the
     latest of their user, are not added again.
@@ -153,13 +153,10 @@ def import_answers(store: Store, path: Path, form: Format, *, user: str) -> Impo
             what = f"not a row in the format {form!r}: {type(error).__name__} {error}"
             raise InputError(what, path=path, line=row.number, remedy="export it again, or choose --format") from None
     current = {(answer.document, answer.user): replace(answer, id=None) for answer in store.current()}
-    added = 0
-    for answer in found:
-        if current.get((answer.document, answer.user)) != answer:
-            store.add(answer)
-            current[answer.document, answer.user] = answer
-            added += 1
-    return Imported(rows, added, len(found) - added, left_out)
+    latest = {(answer.document, answer.user): answer for answer in found}
+    new = [answer for key, answer in latest.items() if current.get(key) != answer]
+    store.add_all(new)
+    return Imported(rows, len(new), len(latest) - len(new), left_out)
 
 
 def _check_suffix(path: Path, form: Format) -> None:

@@ -266,20 +266,29 @@ class Store:
         Raises:
             InputError: at an unknown text or label, or an answer that contradicts itself.
         """
-        self._check(answer)
-        values = (
-            *(answer.document, answer.user, answer.kind, json.dumps(answer.labels), json.dumps(answer.refused)),
-            *(int(answer.partial), answer.note, answer.model, answer.milliseconds, time.time()),
-        )
+        return self.add_all([answer])[0]
+
+    def add_all(self, answers: Sequence[Answer]) -> list[int]:
+        """Append all answers or, after a kill or an error, none; see :meth:`add`."""
+        ids = list[int]()
+        for answer in answers:
+            self._check(answer)
         with self._writing() as connection:
-            if not connection.execute("SELECT 1 FROM documents WHERE id = ?", (answer.document,)).fetchone():
-                raise InputError(f"unknown text {answer.document}", path=self.folder)
-            names = COLUMNS.removeprefix("id, ")
-            cursor = connection.execute(
-                f"INSERT INTO answers({names}, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
-            )
-            connection.execute("DELETE FROM leases WHERE document = ? AND user = ?", values[:2])
-        return int(cursor.lastrowid or 0)
+            for answer in answers:
+                if not connection.execute("SELECT 1 FROM documents WHERE id = ?", (answer.document,)).fetchone():
+                    raise InputError(f"unknown text {answer.document}", path=self.folder)
+                values = (
+                    *(answer.document, answer.user, answer.kind, json.dumps(answer.labels)),
+                    *(json.dumps(answer.refused), int(answer.partial), answer.note, answer.model),
+                    *(answer.milliseconds, time.time()),
+                )
+                names = COLUMNS.removeprefix("id, ")
+                cursor = connection.execute(
+                    f"INSERT INTO answers({names}, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+                )
+                connection.execute("DELETE FROM leases WHERE document = ? AND user = ?", values[:2])
+                ids.append(int(cursor.lastrowid or 0))
+        return ids
 
     def undo(self, user: str) -> Answer | None:
         """Undo the user's latest answer that is not undone yet, and return it; None if there is none left.
