@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from hgclr.cli import label as module
 from hgclr.cli.app import Commands
 from hgclr.data import DataFolder
-from hgclr.labelling.sitting import Progress, Sitting
+from hgclr.labelling import sitting
+from hgclr.labelling.sitting import Progress
 from hgclr.labelling.store import Answer, Store
 from hgclr.taxonomy import Taxonomy
 
@@ -93,7 +94,7 @@ def test_status_prints_one_page(folder: Path, taxonomy: Taxonomy, monkeypatch) -
         documents=40,
         labels_covered=5,
         labels=9,
-        labels_without_text=["tennis", "rowing"],
+        labels_without_text=["chemistry", "sports", "tennis", "rowing"],
         model=2,
         training=False,
         agreement=0.9,
@@ -103,8 +104,7 @@ def test_status_prints_one_page(folder: Path, taxonomy: Taxonomy, monkeypatch) -
         people_agreement=[0.25, None, 1.0],
         advice="Search for tennis.",
     )
-    opened = SimpleNamespace(progress=lambda: state, close=lambda: None)
-    monkeypatch.setattr(Sitting, "open", lambda *_, **__: opened)
+    monkeypatch.setattr(sitting, "read_progress", lambda _: state)
     output = run("status", folder).output
     for part in ("30 of 40", "anna 30, bert 1", "50.0", "40.0 to 60.0", "society > sports > tennis", "Search for"):
         assert part in output

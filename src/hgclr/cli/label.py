@@ -166,23 +166,15 @@ def status(folder: Folder, json_file: JsonFile = None) -> None:
 
     Next: **hgclr label export my-labels --output my-data**
     """
-    import numpy as np
-
-    from hgclr.labelling.sitting import Sitting
+    from hgclr.labelling.sitting import read_progress
 
     store = open_store(folder)
-    covered = np.zeros(len(store.taxonomy), dtype=bool)
-    for row in store.settled().values():
-        covered |= row == 1
-    sitting = Sitting.open(folder)
-    try:
-        state = sitting.progress()
-    finally:
-        sitting.close()
-    agreement = state.people_agreement or [None] * store.taxonomy.depth
+    state, tree = read_progress(store), store.taxonomy
+    missing = {tree.resolve(one) for one in state.labels_without_text}
+    agreement = state.people_agreement or [None] * tree.depth
     levels = [
-        {"labels": len(level), "covered": int(covered[level].sum()), "agreement": value}
-        for level, value in zip(store.taxonomy.levels, agreement, strict=True)
+        {"labels": len(level), "covered": len(level) - len(missing.intersection(level.tolist())), "agreement": value}
+        for level, value in zip(tree.levels, agreement, strict=True)
     ]
     write_result(json_file, state.to_json() | {"levels": levels})
     _print_status(results(json_file), store, state, levels)
