@@ -50,7 +50,7 @@ class Suggestion:
     Args:
         label: id of the label where the path ends.
         path: the names from the top label down to it.
-        probability: its calibrated probability.
+        probability: its probability; those of all leaves sum up to 1.
         words: the words of the text that carried it, strongest first, as they are in the text.
     """
 
@@ -304,7 +304,7 @@ class Sitting:
             covered |= row == 1
         without = [self.taxonomy.ids[label] for label in np.flatnonzero(~covered)]
         curve = [
-            (model.answers, *(float(model.scores[name]) for name in ("macro_f1", "low", "high")))
+            (model.answers, model.scores["macro_f1"], model.scores["low"], model.scores["high"])
             for model in self.store.models()
             if "macro_f1" in model.scores
         ]
@@ -426,6 +426,8 @@ class Sitting:
             targets[scored] == 1,
             seed=self._seed,
         )
+        logits = head.logits(vectors[documents[scored]])
+        on_slice = learning.slice_scores(logits, targets[scored] == 1, self.taxonomy, seed=self._seed)
         first, doubt = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors), dtype=np.float32)
         for start in range(0, len(vectors), ROWS):
             scores = tree_scores(head.logits(vectors[start : start + ROWS]), self.taxonomy)
@@ -442,7 +444,7 @@ class Sitting:
             number, agreement = models[-1].id, models[-1].scores.get("agreement")
         else:
             agreement = None if former is None else float((first == former.first).mean())
-            number = self.store.add_model(len(settled), effort, head.scores | {"agreement": agreement})
+            number = self.store.add_model(len(settled), effort, on_slice | {"agreement": agreement})
         return Model(number, len(settled), newest, encoder, vectors, head, pool, first, agreement)
 
     def _choose(self, work: Work) -> int | None:
@@ -457,7 +459,7 @@ class Sitting:
         model, text, hidden = self.model, self._texts[document], bool(self._random[document])
         suggestions = list[Suggestion]()
         if not hidden:
-            decisions = model.head.decisions
+            decisions = model.head.suggesting
             probabilities = decisions.probabilities(model.head.logits(model.vectors[document : document + 1]))
             (paths,) = best_paths(probabilities, decisions.decoder, SUGGESTIONS)
             words = learning.carrying_words(
