@@ -15,8 +15,6 @@ from typer.testing import CliRunner
 from hgclr.cli import label as module
 from hgclr.cli.app import Commands
 from hgclr.data import DataFolder
-from hgclr.labelling import sitting
-from hgclr.labelling.sitting import Progress
 from hgclr.labelling.store import Answer, Store
 from hgclr.taxonomy import Taxonomy
 
@@ -87,36 +85,23 @@ def test_suggestions_of_a_model(folder: Path, tmp_path: Path, taxonomy: Taxonomy
     assert {task["text"] for task in tasks if "answer" not in task and task["accept"] == ["tennis"]} == open_texts
 
 
-def test_status_prints_one_page(folder: Path, taxonomy: Taxonomy, monkeypatch) -> None:
-    state = Progress(
-        answers=30,
-        skipped=1,
-        documents=40,
-        labels_covered=5,
-        labels=9,
-        labels_without_text=["chemistry", "sports", "tennis", "rowing"],
-        model=2,
-        training=False,
-        agreement=0.9,
-        curve=[(25, 0.5, 0.4, 0.6)],
-        people={"anna": 30, "bert": 1},
-        disagreements=1,
-        people_agreement=[0.25, None, 1.0],
-        advice="Search for tennis.",
-    )
-    monkeypatch.setattr(sitting, "read_progress", lambda _: state)
+def test_status_prints_one_page(folder: Path) -> None:
+    store = Store.open(folder)
+    store.add(Answer(1, "bert", "labels", ("optics",)))
+    store.add_model(25, "head", {"macro_f1": 0.5, "low": 0.4, "high": 0.6, "agreement": None})
     output = run("status", folder).output
-    for part in ("30 of 40", "anna 30, bert 1", "50.0", "40.0 to 60.0", "society > sports > tennis", "Search for"):
+    for part in ("30 of 40", "skipped: 1", "anna 30, bert 2", "50.0", "40.0 to 60.0", "society > sports > tennis"):
         assert part in output
     cells = [line.split() for line in output.splitlines() if line.strip()[:1] in ("1", "2", "3")]
     assert cells == [
-        ["1", "2", "2", "100%", "0.25"],
-        ["2", "4", "2", "50%"],
-        ["3", "3", "1", "33%", "1.00"],
+        ["1", "2", "2", "100%", "0.00"],
+        ["2", "4", "2", "50%", "0.00"],
+        ["3", "3", "1", "33%", "0.00"],
     ]
     content = json.loads(run("status", folder, "--json", "-").stdout)
-    assert content["levels"][2] == {"labels": 3, "covered": 1, "agreement": 1.0}
+    assert content["levels"][2] == {"labels": 3, "covered": 1, "agreement": 0.0}
     assert content["curve"] == [[25, 0.5, 0.4, 0.6]]
+    assert (content["answers"], content["model"], content["disagreements"]) == (30, 1, 1)
 
 
 def test_errors_exit_with_2(folder: Path, tmp_path: Path) -> None:

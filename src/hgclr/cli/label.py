@@ -190,7 +190,7 @@ def _print_status(console: Console, store: Store, state: Any, levels: list[dict[
     console.say(f"answers: {state.answers:,} of {state.documents:,} texts; skipped: {state.skipped:,}", "bold")
     if people:
         console.say(f"people: {people}")
-    print_table(console, ("level", "labels", "with a text", "share", "agreement"), rows)
+    print_table(console, ("level", "labels", "covered", "share", "agreement"), rows)
     if state.people_agreement is not None:
         console.say("agreement: Cohen's kappa on texts with answers of two people")
     if state.disagreements:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -161,6 +161,50 @@ class Model:
     agreement: float | None = None
 
 
+def read_progress(store: Store, user: str | None = None) -> Progress:
+    """Return the state of a store, with the counts of one user or of all; a sitting may have it open."""
+    taxonomy, models = store.taxonomy, store.models()
+    current = [answer for answer in store.current() if answer.user != DATA]
+    answered = [answer for answer in current if answer.kind != "skip"]
+    people: dict[str, int] = {}
+    for answer in answered:
+        people[answer.user] = people.get(answer.user, 0) + 1
+    own = [answer for answer in current if user in (None, answer.user)]
+    settled, open_texts = store.settled(), store.disagreements()
+    covered = np.zeros(len(taxonomy), dtype=np.bool_)
+    for row in settled.values():
+        covered |= row == 1
+    without = [taxonomy.ids[label] for label in np.flatnonzero(~covered)]
+    curve = [
+        (model.answers, model.scores["macro_f1"], model.scores["low"], model.scores["high"])
+        for model in models
+        if "macro_f1" in model.scores
+    ]
+    advice = learning.advice(
+        curve,
+        answers=len({answer.document for answer in answered}),
+        leaves=len(taxonomy.leaves),
+        without_text=len(without),
+        open_texts=len(open_texts),
+    )
+    return Progress(
+        answers=len({answer.document for answer in own if answer.kind != "skip"}),
+        skipped=len({answer.document for answer in own if answer.kind == "skip"}),
+        documents=len(store),
+        labels_covered=int(covered.sum()),
+        labels=len(taxonomy),
+        labels_without_text=without,
+        model=models[-1].id if models else None,
+        training=False,
+        curve=curve,
+        agreement=models[-1].scores.get("agreement") if models else None,
+        people=people,
+        people_agreement=learning.people_agreement(answered, taxonomy),
+        disagreements=len(open_texts),
+        advice=advice,
+    )
+
+
 class Sitting:
     """Labelling in an output folder; see :meth:`open`. All methods may be called from any thread.
 
@@ -292,46 +336,10 @@ class Sitting:
 
     def progress(self, user: str | None = None) -> Progress:
         """Return the state of the sitting, with the counts of one user or of all."""
-        current = [answer for answer in self.store.current() if answer.user != DATA]
-        answered = [answer for answer in current if answer.kind != "skip"]
-        people: dict[str, int] = {}
-        for answer in answered:
-            people[answer.user] = people.get(answer.user, 0) + 1
-        own = [answer for answer in current if user in (None, answer.user)]
-        settled, open_texts = self.store.settled(), self.store.disagreements()
-        covered = np.zeros(len(self.taxonomy), dtype=np.bool_)
-        for row in settled.values():
-            covered |= row == 1
-        without = [self.taxonomy.ids[label] for label in np.flatnonzero(~covered)]
-        curve = [
-            (model.answers, model.scores["macro_f1"], model.scores["low"], model.scores["high"])
-            for model in self.store.models()
-            if "macro_f1" in model.scores
-        ]
-        advice = learning.advice(
-            curve,
-            answers=len({answer.document for answer in answered}),
-            leaves=len(self.taxonomy.leaves),
-            without_text=len(without),
-            open_texts=len(open_texts),
-        )
-        model = self.model
-        return Progress(
-            answers=len({answer.document for answer in own if answer.kind != "skip"}),
-            skipped=len({answer.document for answer in own if answer.kind == "skip"}),
-            documents=len(self._texts),
-            labels_covered=int(covered.sum()),
-            labels=len(self.taxonomy),
-            labels_without_text=without,
-            model=model.id,
-            training=self._training.locked(),
-            curve=curve,
-            agreement=model.agreement,
-            people=people,
-            people_agreement=learning.people_agreement(answered, self.taxonomy),
-            disagreements=len(open_texts),
-            advice=advice if self.failure is None else f"the latest training failed: {self.failure}",
-        )
+        state, model = read_progress(self.store, user), self.model
+        advice = state.advice if self.failure is None else f"the latest training failed: {self.failure}"
+        training = self._training.locked()
+        return replace(state, model=model.id, training=training, agreement=model.agreement, advice=advice)
 
     def retrain(self, effort: Literal["head", "full"] = "head", *, wait: bool = False) -> None:
         """Train a model on the answers so far and put it in place of the one in use.

@@ -242,6 +242,10 @@ class Store:
         names = "document, user, kind, labels, refused, partial, note, milliseconds, created"
         connection.executemany(f"INSERT INTO answers({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", answers)
 
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return int(self._connection().execute("SELECT count(*) FROM documents").fetchone()[0])
+
     def documents(self) -> list[StoredText]:
         """Return all texts in the order of their ids, which count from 0."""
         rows = self._connection().execute("SELECT id, source, text, random, double FROM documents ORDER BY id")
