@@ -281,7 +281,7 @@ def test_a_simulated_sitting_scores_after_every_training(
         seeds=2,
         encoder=make_encoder("bert"),
         cache=tmp_path,
-        progress=lambda stage, done, total: stages.add(stage),
+        progress=lambda stage, *_: stages.add(stage),
     )
     assert [(row.strategy, row.answers, row.seeds) for row in rows] == [(strategy, 25, 2), (strategy, 50, 2)]
     assert rows[-1].micro_f1 > 0.4

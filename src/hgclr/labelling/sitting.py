@@ -357,20 +357,24 @@ class Sitting:
         """
 
         def work() -> None:
+            if not self._training.acquire(blocking=wait or effort == "full"):
+                return
             try:
-                with self._training:
-                    if not self._closing.is_set():
-                        self._train(effort)
+                if not self._closing.is_set():
+                    self._train(effort)
             except Exception as error:
                 self.failure = str(error)
                 if wait:
                     raise
                 if not self._closing.is_set():
                     logger.exception("training failed; the former model stays in use")
+            finally:
+                self._trained_at = time.monotonic()
+                self._training.release()
 
         if wait:
             work()
-        elif effort == "full" or not self._training.locked():
+        else:
             self._thread = threading.Thread(target=work, name="hgclr-training", daemon=True)
             self._thread.start()
 
@@ -379,15 +383,15 @@ class Sitting:
         self._closing.set()
         if (child := self._child) is not None:
             child.terminate()
-        if self._thread is not None:
-            self._thread.join()
-        self._stack.close()
+        with self._training:
+            self._stack.close()
 
     def _retrain_if_due(self) -> None:
-        """Start a training after 25 new answers, or after one if the last training is a minute ago."""
+        """Start a training after 25 new answers, or after one if the last training, or its failure, is a minute ago."""
         new = self.store.newest() - self.model.newest
         idle = time.monotonic() - self._trained_at >= IDLE
-        if not self._training.locked() and (new >= RETRAIN or (new > 0 and idle)):
+        many = new >= RETRAIN and self.failure is None
+        if not self._training.locked() and new > 0 and (many or idle):
             self.retrain()
 
     def _train(self, effort: Literal["head", "full"]) -> None:
@@ -396,7 +400,7 @@ class Sitting:
         if effort == "full":
             encoder, vectors = self._train_encoder()
         self.model = self._learn(effort, encoder, vectors, former)
-        self._trained_at, self.failure = time.monotonic(), None
+        self.failure = None
 
     def _train_encoder(self) -> tuple[Encoder, NDArray[np.float32]]:
         """Train a whole model in another process; return its encoder and the vectors of all texts."""
