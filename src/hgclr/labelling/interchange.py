@@ -41,7 +41,7 @@ SUFFIXES: Mapping[Format, tuple[str, ...]] = {
 Suggestions = Mapping[int, Sequence[tuple[str, float]]]
 """The ids and probabilities of the best paths' ends, best first, by document."""
 NOWHERE = "__none__"
-"""The option that stands for no label: Argilla submits no empty response (github.com/argilla-io/argilla/issues/4060)."""
+"""The option that stands for no label, because Argilla submits no empty response (its issue 4060)."""
 COLUMNS = {"document": 10, "source": 12, "text": 60, "suggestion": 40, "probability": 12, "kind": 8, "labels": 30}
 COLUMNS |= {"paths": 40, "partial": 8, "refused": 20, "user": 12, "note": 30, "model": 8, "milliseconds": 12}
 """The columns of a table with their widths. People fill in ``labels``; paths and the columns before are not read."""
