@@ -215,19 +215,17 @@ class Sitting:
         failure: why the latest training failed; None if it did not.
     """
 
-    def __init__(
-        self, store: Store, encoder: Encoder, vectors: NDArray[np.float32], seed: int, stack: ExitStack
-    ) -> None:
+    def __init__(self, store: Store, encoder: Encoder, vectors: NDArray[np.float32], seed: int) -> None:
         self.store, self.taxonomy = store, store.taxonomy
         self.failure: str | None = None
-        self._seed, self._stack = seed, stack
+        self._seed, self._stack = seed, ExitStack()
         documents = store.documents()
         self._texts = [each.text for each in documents]
         self._random, self._double = (
             np.array([getattr(each, name) for each in documents], dtype=np.bool_) for name in ("random", "double")
         )
         self._given = np.zeros(len(documents), dtype=np.bool_)  # labelled by the data folder
-        self._given[[answer.document for answer in store.current([DATA])]] = True
+        self._given[store.answered_by(DATA)] = True
         self._order = np.random.default_rng(seed).random(len(documents))
         self._training, self._closing = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -287,7 +285,9 @@ class Sitting:
             start = store.meta("encoder")
             known = Encoder.load(store.taxonomy, start["encoder"], start["model"] and Path(start["model"]))
             vectors = encode_texts(known, store.texts(), output / f"vectors-{known.name}.npy", progress)
-            return cls(store, known, vectors, store.meta("seed"), stack.pop_all())
+            sitting = cls(store, known, vectors, store.meta("seed"))
+            sitting._stack = stack.pop_all()
+            return sitting
 
     def next(self, user: str, *, mode: Literal["all", "disagreements"] = "all", yes_no: bool = False) -> Task | None:
         """Lease the next text to a user and return it; None if there is none. Asked again, it is the same text.
@@ -436,7 +436,6 @@ class Sitting:
             targets[~in_slice],
             vectors[documents[scored]],
             targets[scored] == 1,
-            seed=self._seed,
         )
         logits = head.logits(vectors[documents[scored]])
         on_slice = learning.slice_scores(logits, targets[scored] == 1, self.taxonomy, seed=self._seed)

@@ -329,6 +329,11 @@ class Store:
             if (wanted is None or answer.user in wanted) and not (answer.user == DATA and answer.document in people)
         ]
 
+    def answered_by(self, user: str) -> list[int]:
+        """Return the texts that a user has answered, in the order of their ids."""
+        query = f"SELECT DISTINCT document FROM answers WHERE user = ? AND {VALID} ORDER BY document"
+        return [row[0] for row in self._connection().execute(query, (user,))]
+
     def disagreements(self) -> dict[int, list[Answer]]:
         """Return the texts without a majority for one answer, with the answers, in the order of their ids."""
         return {document: answers for document, (row, answers) in self._settled().items() if row is None}
