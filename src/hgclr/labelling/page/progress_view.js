@@ -1,0 +1,82 @@
+// The progress of the sitting: numbers, learning curve, agreement, advice.
+
+import { byId, count, element, percent } from "../page/common.js";
+
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [320, 130, 34, 18]; // of the plot, and of the space for its axes
+
+/** Show the progress that the server has sent. */
+export function showProgress(progress) {
+  const { answers, skipped, documents, labels_covered: covered, labels, curve, people } = progress;
+  byId("folder").textContent = progress.folder;
+  document.title = `${progress.folder} · hgclr label`;
+  const names = Object.keys(people);
+  const self = progress.user === "me" ? "" : `${progress.user} · `;
+  byId("facts").textContent = `${self}${count(answers, "answer")} to ${count(documents, "text")}`;
+  byId("disagreements-count").textContent = progress.disagreements;
+  byId("advice").textContent = progress.advice;
+  byId("model-state").textContent = progress.training ? "training…" : progress.model === null ? "no model yet" : `model ${progress.model}`;
+  byId("train-head").disabled = byId("train-full").disabled = progress.training || !answers;
+
+  const numbers = [
+    ["Answers", meter(answers, documents)],
+    ["Labels covered", meter(covered, labels)],
+  ];
+  if (skipped) numbers.push(["Skipped", skipped]);
+  if (progress.agreement !== null) numbers.push(["Last two models agree on", percent(progress.agreement)]);
+  if (names.length > 1) numbers.push(["People", names.map((name) => `${name} ${people[name]}`).join(", ")]);
+  const levels = progress.people_agreement ?? [];
+  if (levels.length) {
+    const shown = levels.map((value, level) => `level ${level + 1}: ${value === null ? "–" : value.toFixed(2)}`);
+    numbers.push(["Agreement of people", shown.join(", ")]);
+  }
+  byId("numbers").replaceChildren(
+    ...numbers.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
+  );
+
+  byId("curve").hidden = !curve.length;
+  if (curve.length) showCurve(curve);
+  const missing = progress.labels_without_text;
+  byId("without-text").hidden = !missing.length || !answers;
+  byId("without-title").textContent = `${count(missing.length, "label")} without a text`;
+  byId("without-list").replaceChildren(...missing.slice(0, 200).map((name) => element("li", {}, element("bdi", {}, name))));
+}
+
+/** Return a number of a total, with a bar. */
+function meter(value, total) {
+  const bar = element("span", { class: "bar", "aria-hidden": "true" }, element("i", { class: "fill" }));
+  bar.style.setProperty("--probability", total ? value / total : 0);
+  return element("span", { class: "meter" }, `${value.toLocaleString("en")} of ${total.toLocaleString("en")}`, bar);
+}
+
+/** Draw the learning curve with its interval. */
+function showCurve(curve) {
+  const [answers, score, low, high] = curve.at(-1);
+  const words = `Macro-F1 ${percent(score)} (${percent(low)} to ${percent(high)}) with ${count(answers, "answer")}.`;
+  byId("curve-text").textContent = words;
+  const most = Math.max(...curve.map((point) => point[0]), 1);
+  const x = (value) => LEFT + ((WIDTH - LEFT - 6) * value) / most;
+  const y = (value) => 6 + (HEIGHT - BOTTOM - 6) * (1 - value);
+  const line = (points) => points.map(([across, up]) => `${x(across).toFixed(1)},${y(up).toFixed(1)}`).join(" ");
+  const band = [...curve.map(([n, , below]) => [n, below]), ...curve.map(([n, , , above]) => [n, above]).reverse()];
+  const parts = [0, 0.5, 1].flatMap((value) => [
+    drawn("line", { class: "grid", x1: LEFT, x2: WIDTH - 6, y1: y(value), y2: y(value) }),
+    drawn("text", { x: LEFT - 5, y: y(value) + 4, "text-anchor": "end" }, `${100 * value} %`),
+  ]);
+  parts.push(
+    drawn("polygon", { class: "interval", points: line(band) }),
+    drawn("polyline", { class: "score", points: line(curve) }),
+    ...curve.map(([n, value]) => drawn("circle", { class: "point", cx: x(n), cy: y(value), r: 2.5 })),
+    drawn("text", { x: LEFT, y: HEIGHT - 3 }, "0"),
+    drawn("text", { x: WIDTH - 6, y: HEIGHT - 3, "text-anchor": "end" }, count(most, "answer")),
+  );
+  byId("curve-plot").replaceChildren(
+    drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Learning curve. ${words}` }, ...parts),
+  );
+}
+
+function drawn(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
