@@ -231,14 +231,14 @@ def find_columns(layout: Layout, rows: Sequence[Mapping[str, object]], path: Pat
         layout = replace(layout, id=named if named not in (layout.text, *layout.labels) else None)
     free = [column for column in columns if column.name not in layout.columns]
     if not layout.text:
-        layout = replace(layout, text=_text_column(free, path, labelled=bool(layout.labels)))
+        layout = replace(layout, text=find_text_column(free, path, labelled=bool(layout.labels)))
     if not layout.labels:
         labels, levels = _label_columns([column for column in free if column.name != layout.text], path)
         layout = replace(layout, labels=labels, levels=levels)
     return replace(layout, unread=tuple(name for name in names if name not in layout.columns))
 
 
-def _text_column(columns: Sequence[Column], path: Path, *, labelled: bool) -> str:
+def find_text_column(columns: Sequence[Column], path: Path, *, labelled: bool) -> str:
     """Return the column called text or, of those that read like texts, the one with by far the longest values.
 
     Label names may be longer than short texts but repeat; if the values of all columns repeat, all are compared.
