@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli.console import standard_error
+from hgclr.cli.console import share_done, standard_error
 from hgclr.cli.options import Seed, TextColumn, file, folder, option
 from hgclr.errors import InputError, require_extra
 
 HELP = """Label texts on a page in the browser, with a model that learns meanwhile.
 
 No labels are needed to begin. The model suggests paths of the label tree and chooses the texts from which it learns
-most; a random sample of 15 % becomes dev and test.
+most; a random sample of 15 % becomes dev and test. **hgclr label start --help** lists the options of the page.
 
 Example: **hgclr label texts.csv --taxonomy tree.json --output my-labels**
 
@@ -71,7 +71,6 @@ def start(
     from rich.markup import escape
     from rich.panel import Panel
 
-    from hgclr.cli.progress import counting
     from hgclr.labelling.app import create_app, read_people
     from hgclr.labelling.sitting import Sitting
     from hgclr.serving.monitoring import start_log
@@ -86,16 +85,18 @@ def start(
         local = ip_address(address).is_loopback
         if not local and not names:
             raise InputError(f"everyone who reaches {host} could read the texts", remedy="give names with --people")
-        sitting = Sitting.open(
-            output,
-            texts=texts,
-            taxonomy=taxonomy,
-            model=model,
-            data=data,
-            encoder=encoder,
-            seed=seed,
-            text_column=text_column,
-        )
+        with share_done("texts") as progress:
+            sitting = Sitting.open(
+                output,
+                texts=texts,
+                taxonomy=taxonomy,
+                model=model,
+                data=data,
+                encoder=encoder,
+                seed=seed,
+                text_column=text_column,
+                progress=progress,
+            )
         tokens = read_people(output, names) if names else None
         app = create_app(sitting, output, people=tokens, hosts=(host,) if local else ("*",))
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -151,9 +151,7 @@ def _routes(sitting: Sitting, output: Path, person: Callable[[Request], str]) ->
         return Response(status_code=204) if task is None else _json(task.to_json())
 
     @router.get("/next")
-    def get_next(
-        request: Request, mode: Literal["all", "disagreements"] = "all", yes_no: bool = False
-    ) -> Response:
+    def get_next(request: Request, mode: Literal["all", "disagreements"] = "all", yes_no: bool = False) -> Response:
         """Return the next text for the user; 204 if there is none."""
         return task_answer(sitting.next(request.state.user, mode=mode, yes_no=yes_no))
 

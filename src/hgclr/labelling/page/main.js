@@ -263,7 +263,7 @@ async function whileBusy(work) {
 
 /** Show a new progress, and ask again while the server trains. */
 function arrived(progress) {
-  showProgress(progress);
+  showProgress(progress, taxonomy);
   clearTimeout(polling);
   if (!progress.training) return;
   polling = setTimeout(() => server.progress().then(arrived, () => arrived(progress)), POLL);

@@ -2,10 +2,10 @@
 
 import { byId, count, element, percent } from "../page/common.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [320, 130, 34, 18]; // of the plot, and of the space for its axes
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [320, 130, 40, 18]; // of the plot, and of the space for its axes
 
 /** Show the progress that the server has sent. */
-export function showProgress(progress) {
+export function showProgress(progress, taxonomy) {
   const { answers, skipped, documents, labels_covered: covered, labels, curve, people } = progress;
   byId("folder").textContent = progress.folder;
   document.title = `${progress.folder} · hgclr label`;
@@ -15,19 +15,19 @@ export function showProgress(progress) {
   byId("disagreements-count").textContent = progress.disagreements;
   byId("advice").textContent = progress.advice;
   byId("model-state").textContent = progress.training ? "training…" : progress.model === null ? "no model yet" : `model ${progress.model}`;
-  byId("train-head").disabled = byId("train-full").disabled = progress.training || !answers;
+  byId("train-head").disabled = byId("train-full").disabled = progress.training || !names.length;
 
   const numbers = [
     ["Answers", meter(answers, documents)],
     ["Labels covered", meter(covered, labels)],
   ];
   if (skipped) numbers.push(["Skipped", skipped]);
-  if (progress.agreement !== null) numbers.push(["Last two models agree on", percent(progress.agreement)]);
+  if (progress.agreement !== null) numbers.push(["Successive models agree", percent(progress.agreement)]);
   if (names.length > 1) numbers.push(["People", names.map((name) => `${name} ${people[name]}`).join(", ")]);
   const levels = progress.people_agreement ?? [];
   if (levels.length) {
-    const shown = levels.map((value, level) => `level ${level + 1}: ${value === null ? "–" : value.toFixed(2)}`);
-    numbers.push(["Agreement of people", shown.join(", ")]);
+    const shown = levels.map((value) => (value === null ? "–" : value.toFixed(2)));
+    numbers.push(["Kappa by level", shown.join(" · ")]);
   }
   byId("numbers").replaceChildren(
     ...numbers.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))),
@@ -36,9 +36,9 @@ export function showProgress(progress) {
   byId("curve").hidden = !curve.length;
   if (curve.length) showCurve(curve);
   const missing = progress.labels_without_text;
-  byId("without-text").hidden = !missing.length || !answers;
+  byId("without-text").hidden = !missing.length || !names.length;
   byId("without-title").textContent = `${count(missing.length, "label")} without a text`;
-  byId("without-list").replaceChildren(...missing.slice(0, 200).map((name) => element("li", {}, element("bdi", {}, name))));
+  byId("without-list").replaceChildren(...missing.slice(0, 200).map((id) => element("li", {}, element("bdi", {}, taxonomy.names[taxonomy.places.get(id)]))));
 }
 
 /** Return a number of a total, with a bar. */

@@ -68,7 +68,8 @@ export class TaskView {
   show() {
     const { chosen, question } = this.draft;
     byId("question").hidden = question === -1;
-    if (question !== -1) byId("question-text").replaceChildren(this.pathOf(question), " ?");
+    if (question !== -1) byId("question-text").replaceChildren(this.pathOf(question), "?");
+    byId("note-open").querySelector("kbd").textContent = question === -1 ? "n" : "⇧n";
     this.options.forEach(({ label }, place) => {
       const button = byId("options").querySelector(`[data-place="${place}"]`);
       button.setAttribute("aria-pressed", String(chosen.includes(label)));
@@ -87,10 +88,11 @@ export class TaskView {
     return element("li", {}, element("span", {}, ...parts.filter(Boolean)), button);
   }
 
-  /** Mark the words that carry an option: by default the one chosen last, or else the first. */
+  /** Mark the words that carry an option: by default the one at or below the label chosen last, or else the first. */
   mark(option) {
-    const label = this.draft?.chosen.at(-1);
-    const shown = option ?? (label === undefined ? this.options[0] : this.options.find((one) => one.label === label));
+    const label = this.draft.chosen.at(-1);
+    const below = (one) => label === undefined || this.taxonomy.path(one.label).includes(label);
+    const shown = option ?? this.options.find(below);
     const words = (shown?.words ?? []).filter(Boolean);
     if (this.words !== null && words.join("\n") === this.words) return;
     this.words = words.join("\n");
