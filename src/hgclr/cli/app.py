@@ -132,7 +132,7 @@ _add(
     serve=deploy.serve,
     export=deploy.export,
 )
-_add(DATA, data=data.app, taxonomy=taxonomy.app, label=label.app)
+_add(DATA, data=data.app, taxonomy=taxonomy.app, label=label.label)
 _add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)
 for _place, _reference in merged("commands").items():
     if _place == "data prepare":

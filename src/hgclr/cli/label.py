@@ -1,16 +1,29 @@
-"""``hgclr label``: label texts at the keyboard, with a model that learns meanwhile."""
+"""``hgclr label``: label texts at the keyboard; state, export and import of the answers in a labelling folder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from hgclr.cli.console import share_done, standard_error
-from hgclr.cli.options import Seed, TextColumn, file, folder, option
+from hgclr.cli.console import (
+    Console,
+    open_classifier,
+    print_table,
+    print_written,
+    results,
+    share_done,
+    standard_error,
+    write_result,
+)
+from hgclr.cli.options import JsonFile, Seed, TextColumn, file, folder, option
 from hgclr.errors import InputError, require_extra
+
+if TYPE_CHECKING:
+    from hgclr.labelling.interchange import Format, Suggestions
+    from hgclr.labelling.store import Store
 
 HELP = """Label texts on a page in the browser, with a model that learns meanwhile.
 
@@ -34,10 +47,15 @@ class StartByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=StartByDefault, no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
+label = typer.Typer(cls=StartByDefault, no_args_is_help=True, rich_markup_mode="markdown", help=HELP)
+
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that hgclr label wrote.")]
+FORMATS = "label-studio, argilla, prodigy, csv or xlsx"
+SHOWN = 10
+"""Maximum number of labels without a text that are printed."""
 
 
-@app.command(hidden=True)
+@label.command(hidden=True)
 def start(
     output: Annotated[Path, folder("Folder for the answers; one of an earlier sitting is continued.")],
     texts: Annotated[
@@ -109,3 +127,203 @@ def start(
             Timer(0.5, webbrowser.open, [next(iter(links.values()))]).start()
         run(app, listener, Settings())
     errors.print("stopped")
+
+
+def open_store(folder: Path) -> Store:
+    """Return the store of a labelling folder, which must exist."""
+    from hgclr.labelling.store import FILE, Store
+
+    if not (folder / FILE).is_file():
+        raise InputError("no answers here", path=folder, remedy="give the folder that hgclr label wrote")
+    return Store.open(folder)
+
+
+def find_format(name: str | None, path: Path) -> Format:
+    """Return the format with this name; that of a table may also be told from the name of the file."""
+    from hgclr.labelling.interchange import SUFFIXES
+
+    name = path.suffix.lower().removeprefix(".") if name is None else name
+    for form in SUFFIXES:
+        if form == name:
+            return form
+    raise InputError(f"unknown format {name!r}", path=path, remedy=f"give --format {FORMATS}")
+
+
+@label.command("export")
+def export_answers(
+    folder: Folder,
+    output: Annotated[Path, option("Data folder to write, or with --format the file.", metavar="PATH")],
+    form: Annotated[str | None, option(f"Write all texts for another tool: {FORMATS}.", "--format")] = None,
+    model: Annotated[
+        str | None, option("With --format: model whose best path is suggested for texts without an answer.")
+    ] = None,
+    disagreements: Annotated[
+        Path | None,
+        file("Also write the texts on which people disagree, as .csv or .xlsx, with the columns of an audit."),
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Write the answers as a data folder, or texts and answers for another tool.
+
+    In the data folder, answers on the random slice are dev and test, half each; all others are train. Texts on which
+    people disagree, partial answers, skipped texts and those that belong nowhere are left out and counted.
+
+    With **--format**, all texts are written, answered or not. Import what the tool exports, or the table that you
+    filled in, with **hgclr label import**. Texts of the random slice get no suggestion.
+
+    Example: **hgclr label export my-labels --output my-data**
+
+    Example: **hgclr label export my-labels --format label-studio --output tasks.json**
+
+    Next: **hgclr train my-data**
+    """
+    from hgclr.labelling.export import disagreements as disagreement_rows
+    from hgclr.labelling.export import export
+    from hgclr.labelling.interchange import export_tasks
+
+    store, console = open_store(folder), results(json_file)
+    if form is None and model is not None:
+        raise InputError("--model is for --format", remedy="leave it out")
+    if form is None:
+        summary = export(store, store.taxonomy, output)
+        content: dict[str, Any] = {"documents": summary.documents, "left_out": dict(summary.left_out)}
+        written = [output]
+        print_table(console, ("split", "documents"), [(name, f"{n:,}") for name, n in summary.documents.items()])
+        for reason, count in summary.left_out.most_common():
+            console.say(f"left out: {count:,} ({reason})", "yellow")
+    else:
+        suggestions = None if model is None else _suggest(store, model)
+        name = Path(model).name if model else ""
+        written = export_tasks(store, output, find_format(form, output), suggestions=suggestions, model=name)
+        content = {"suggestions": len(suggestions or ())}
+    if disagreements is not None:
+        rows = disagreement_rows(store)
+        _write_rows(disagreements, rows)
+        written.append(disagreements)
+        content["disagreements"] = len(rows)
+    print_written(written, console)
+    write_result(json_file, content | {"written": list(map(str, written))})
+    if form is None:
+        console.say(f"next: hgclr train {output}")
+
+
+def _write_rows(path: Path, rows: list[dict[str, object]]) -> None:
+    from hgclr.files import table_writer
+
+    columns = {name: 60 if name == "text" else 20 for name in (rows[0] if rows else ())}
+    try:
+        with table_writer(path, list(columns.values())) as table:
+            table.writerow(columns)
+            for row in rows:
+                table.writerow(row.values())
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=path) from error
+
+
+def _suggest(store: Store, model: str) -> Suggestions:
+    """Return the best paths of a model for the texts without an answer, outside of the random slice."""
+    from hgclr.decisions.review import best_paths
+
+    answered = {answer.document for answer in store.current()}
+    texts = [text for text in store.documents() if not text.random and text.id not in answered]
+    classifier, found, start = open_classifier(model), dict[int, list[tuple[str, float]]](), 0
+    if classifier.taxonomy.ids != store.taxonomy.ids:
+        raise InputError("the model has another label tree than the answers", path=model, remedy="choose another model")
+    with share_done("texts") as progress:
+        for window in classifier.probabilities(text.text for text in texts):
+            for text, paths in zip(texts[start:], best_paths(window, classifier.decisions.decoder, 5), strict=False):
+                found[text.id] = [(store.taxonomy.ids[end], round(probability, 4)) for end, probability in paths]
+            start += len(window)
+            progress(start, len(texts))
+    return found
+
+
+@label.command("import")
+def import_file(
+    folder: Folder,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="File that the tool exported, or a table.")],
+    form: Annotated[str | None, option(f"{FORMATS}; default for tables: by the file's name.", "--format")] = None,
+    user: Annotated[str, option("Name for answers of which the file does not say whose they are.")] = "import",
+    json_file: JsonFile = None,
+) -> None:
+    """Add the answers of Label Studio, Argilla, Prodigy or a table to a labelling folder.
+
+    Texts are found by their number or their content. All rows are checked first. An answer replaces an earlier one of
+    the same user to the same text; answers that are there already are not added again.
+
+    In a table, write into the column **labels** ids, names or paths "A > B", separated by ";", or **none** or **skip**
+    into the column **kind**.
+
+    Example: **hgclr label import my-labels project-1.json --format label-studio**
+
+    Next: **hgclr label status my-labels**
+    """
+    from hgclr.labelling.interchange import import_answers
+
+    if not user.strip():
+        raise InputError("--user is empty", remedy="give a name")
+    found = import_answers(open_store(folder), source, find_format(form, source), user=user)
+    write_result(json_file, found.to_json())
+    console = results(json_file)
+    counts = f"{found.added:,} added, {found.unchanged:,} are here already"
+    console.say(f"read {found.rows:,} rows; answers: {counts}")
+    for reason, count in found.left_out.most_common():
+        console.say(f"left out: {count:,} ({reason})", "yellow")
+
+
+@label.command()
+def status(folder: Folder, json_file: JsonFile = None) -> None:
+    """Show how far the labelling is: answers, coverage of the labels, agreement, the newest model's score, advice.
+
+    Example: **hgclr label status my-labels**
+
+    Next: **hgclr label export my-labels --output my-data**
+    """
+    import numpy as np
+
+    from hgclr.labelling.sitting import Sitting
+
+    store = open_store(folder)
+    covered = np.zeros(len(store.taxonomy), dtype=bool)
+    for row in store.settled().values():
+        covered |= row == 1
+    sitting = Sitting.open(folder)
+    try:
+        state = sitting.progress()
+    finally:
+        sitting.close()
+    agreement = state.people_agreement or [None] * store.taxonomy.depth
+    levels = [
+        {"labels": len(level), "covered": int(covered[level].sum()), "agreement": value}
+        for level, value in zip(store.taxonomy.levels, agreement, strict=True)
+    ]
+    write_result(json_file, state.to_json() | {"levels": levels})
+    _print_status(results(json_file), store, state, levels)
+
+
+def _print_status(console: Console, store: Store, state: Any, levels: list[dict[str, Any]]) -> None:
+    rows = []
+    for number, level in enumerate(levels, 1):
+        agreement = "" if level["agreement"] is None else f"{level['agreement']:.2f}"
+        share = f"{level['covered'] / level['labels']:.0%}"
+        rows.append((str(number), f"{level['labels']:,}", f"{level['covered']:,}", share, agreement))
+    people = ", ".join(f"{user} {count:,}" for user, count in state.people.items())
+    console.say(f"answers: {state.answers:,} of {state.documents:,} texts; skipped: {state.skipped:,}", "bold")
+    if people:
+        console.say(f"people: {people}")
+    print_table(console, ("level", "labels", "with a text", "share", "agreement"), rows)
+    if state.people_agreement is not None:
+        console.say("agreement: Cohen's kappa on texts with answers of two people")
+    if state.disagreements:
+        console.say(f"texts on which people disagree: {state.disagreements:,}", "yellow")
+    if missing := state.labels_without_text:
+        shown = [store.taxonomy.path_name(store.taxonomy.resolve(one)) for one in missing[:SHOWN]]
+        more = f" and {len(missing) - SHOWN:,} more" if len(missing) > SHOWN else ""
+        console.say(f"labels without a text: {len(missing):,}: {'; '.join(shown)}{more}", "yellow")
+    if state.curve:
+        answers, score, low, high = state.curve[-1]
+        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f}"
+        console.say(
+            f"Macro-F1 of the newest model, on the random slice: {100 * score:.1f}, {interval}; {answers:,} answers"
+        )
+    console.say(state.advice)

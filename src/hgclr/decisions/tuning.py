@@ -193,7 +193,7 @@ def calibrate(
     past.update(today.decide(today.probabilities(outputs.logits)).predicted, gold)
     before = Quality.of(past)
 
-    best = _choose(candidates, before, metric, max_loss, asked=rule != "auto")
+    best = _choose(candidates, before, metric, max_loss, asked=rule != "auto", log=log)
     if best is None:
         decisions = _with_calibration(today, search.calibration())
     else:
@@ -303,7 +303,13 @@ class _Search:
 
 
 def _choose(
-    candidates: Sequence[Candidate], before: Quality, metric: Metric, max_loss: float, *, asked: bool
+    candidates: Sequence[Candidate],
+    before: Quality,
+    metric: Metric,
+    max_loss: float,
+    *,
+    asked: bool,
+    log: logging.Logger,
 ) -> Candidate | None:
     """Return the simplest of the best candidates within ``max_loss``, else the best one if ``asked``, else None."""
 
@@ -323,10 +329,10 @@ def _choose(
         f" Macro-F1 from {100 * before.macro_f1:.2f} to {100 * best.held_out.macro_f1:.2f}"
     )
     if asked:
-        logger.warning("%s is used as requested, although it loses on dev: %s", best.rule, change)
+        log.warning("%s is used as requested, although it loses on dev: %s", best.rule, change)
         return best
     why = f"loses more than {100 * max_loss:g} points of one F1" if better else "is worse"
-    logger.warning("decisions did not change, because the best alternative %s: %s", why, change)
+    log.warning("decisions did not change, because the best alternative %s: %s", why, change)
     return None
 
 

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from hgclr.labelling.store import Answer
+import numpy as np
+from numpy.typing import NDArray
+
+from hgclr.data.folder import DataFolder, open_tree
+from hgclr.decisions.review import best_paths
+from hgclr.encoders import DEFAULT_ENCODER
+from hgclr.errors import InputError
+from hgclr.files import locked
+from hgclr.labelling import learning
+from hgclr.labelling.choice import Pool, choose, cluster_count, kmeans, margins, tree_scores
+from hgclr.labelling.export import export
+from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn
+from hgclr.labelling.store import DATA, TREE, Answer, Store, Work
 from hgclr.taxonomy import Taxonomy
+
+logger = logging.getLogger(__name__)
+LEASE = 900.0
+"""Seconds for which a text is reserved."""
+IDLE = 60.0
+"""Seconds after a training from which on one new answer starts the next."""
+SUGGESTIONS = 5
+SURE = 0.8
+"""Probability of the best path above which the yes-or-no mode asks about it."""
+SECOND = 5
+"""Every so many answers, a user gets a text that another user has answered and that two are to label."""
+ROWS = 4096
+"""Texts scored at a time."""
+LOCK = ".labelling.lock"
 
 
 @dataclass(frozen=True)
@@ -102,10 +134,65 @@ class Progress:
         return vars(self) | {"curve": [list(point) for point in self.curve]}
 
 
-class Sitting:
-    """Labelling in an output folder; see :meth:`open`. All methods may be called from any thread."""
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained head with all that depends on it; replaced as a whole.
 
-    taxonomy: Taxonomy
+    Args:
+        id: its id in the store; None if it has learned from label names only.
+        answers: number of texts that it has learned from or been scored on.
+        newest: id of the newest answer before its training.
+        encoder: the encoder of ``vectors``.
+        vectors: of all texts, (N, H).
+        head: the head.
+        pool: what the choice of texts depends on.
+        first: the leaf that it suggests first for each text, (N,), as a place in ``taxonomy.leaves``.
+        agreement: share of texts with the same first leaf as with the model before it.
+    """
+
+    id: int | None
+    answers: int
+    newest: int
+    encoder: Encoder
+    vectors: NDArray[np.float32]
+    head: Head
+    pool: Pool
+    first: NDArray[np.int64]
+    agreement: float | None = None
+
+
+class Sitting:
+    """Labelling in an output folder; see :meth:`open`. All methods may be called from any thread.
+
+    Attributes:
+        store: the texts and answers.
+        taxonomy: the label tree.
+        model: the newest model.
+        failure: why the latest training failed; None if it did not.
+    """
+
+    def __init__(
+        self, store: Store, encoder: Encoder, vectors: NDArray[np.float32], seed: int, stack: ExitStack
+    ) -> None:
+        self.store, self.taxonomy = store, store.taxonomy
+        self.failure: str | None = None
+        self._seed, self._stack = seed, stack
+        documents = store.documents()
+        self._texts = [each.text for each in documents]
+        self._random, self._double = (
+            np.array([getattr(each, name) for each in documents], dtype=np.bool_) for name in ("random", "double")
+        )
+        self._given = np.zeros(len(documents), dtype=np.bool_)  # labelled by the data folder
+        self._given[[answer.document for answer in store.current([DATA])]] = True
+        self._order = np.random.default_rng(seed).random(len(documents))
+        self._training, self._closing = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._trained_at = time.monotonic()
+        self._handed: dict[str, int] = {}  # by user, the text given in the mode "disagreements"
+        self._reviewed: dict[str, set[int]] = {}  # by user, the texts answered in it
+        self._clusters: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
+        self.model = self._learn("head", encoder, vectors, None)
 
     @classmethod
     def open(
@@ -116,34 +203,270 @@ class Sitting:
         taxonomy: Path | None = None,
         model: Path | None = None,
         data: Path | None = None,
-        encoder: str = "all-MiniLM-L6-v2",
+        encoder: str = DEFAULT_ENCODER,
         seed: int = 0,
         text_column: str | None = None,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> Sitting:
-        """Open or begin a sitting."""
-        raise NotImplementedError
+        """Open or begin a sitting.
+
+        A new one encodes all texts once and keeps the vectors in the folder. A known one needs the folder alone.
+
+        Args:
+            output: the folder.
+            texts: the table of the texts; not needed with ``data``.
+            taxonomy: the label tree; by default that of the folder, of ``data`` or of ``model``.
+            model: a trained flat model; its encoder and its head are the start of learning.
+            data: a data folder whose train split is learned from. Its texts come last, those with the smallest margin
+                first, to review their labels.
+            encoder: the encoder, if there is no model.
+            seed: of the random slice, the texts labelled twice and the clusters.
+            text_column: the column with the text.
+            progress: called with the number of texts encoded and of all texts.
+
+        Raises:
+            InputError: if something is missing or does not fit, or another process has the folder open.
+        """
+        output = Path(output)
+        with ExitStack() as stack:
+            stack.enter_context(locked(output / LOCK, "labelling", remedy="stop it first, or choose another folder"))
+            folder = None if data is None else DataFolder(data)
+            tree = None if taxonomy is None else Taxonomy.read(taxonomy)
+            if tree is None and not (output / TREE).is_file():
+                tree = folder.taxonomy if folder is not None else None if model is None else open_tree(model)
+            labelled = () if folder is None else folder.documents("train")
+            store = Store.open(output, texts, tree, labelled=labelled, seed=seed, text_column=text_column)
+            stack.callback(store.close)
+            if model is not None or store.meta("encoder") is None:
+                start = None if model is None else str(model.absolute())
+                store.set_meta("encoder", {"encoder": encoder, "model": start})
+            start = store.meta("encoder")
+            known = Encoder.load(store.taxonomy, start["encoder"], start["model"] and Path(start["model"]))
+            vectors = encode_texts(known, store.texts(), output / f"vectors-{known.name}.npy", progress)
+            return cls(store, known, vectors, store.meta("seed"), stack.pop_all())
 
     def next(self, user: str, *, mode: Literal["all", "disagreements"] = "all", yes_no: bool = False) -> Task | None:
-        """Lease the next text to a user and return it; None if there is none. Asked again, it is the same text."""
-        raise NotImplementedError
+        """Lease the next text to a user and return it; None if there is none. Asked again, it is the same text.
+
+        In the mode ``disagreements`` it is a text on which people disagree and that this user has not answered in this
+        mode since the sitting was opened.
+        """
+        self._retrain_if_due()
+        if mode == "disagreements":
+            others, reviewed = self.store.disagreements(), self._reviewed.setdefault(user, set())
+            document = next((document for document in others if document not in reviewed), None)
+            if document is None:
+                return None
+            self._handed[user] = document
+            self.store.lease(document, user, LEASE, shared=True)
+            return self._task(document, yes_no, others[document])
+        self._handed.pop(user, None)
+        work = self.store.work(user, self._double)
+        if (leased := self.store.leased(user)) is not None and work.free[leased]:
+            self.store.lease(leased, user, LEASE, shared=True)
+            return self._task(leased, yes_no)
+        while (document := self._choose(work)) is not None:
+            if self.store.lease(document, user, LEASE):
+                return self._task(document, yes_no)
+            work.free[document] = False  # another user was faster
+        return None
 
     def answer(self, answer: Answer) -> int:
-        """Store an answer and return its id once it is on the disk."""
-        raise NotImplementedError
+        """Store an answer and return its id once it is on the disk; see :meth:`Store.add`."""
+        if answer.user == DATA:
+            raise InputError(f"the user {DATA!r} is that of labels from a data folder", remedy="choose another name")
+        number = self.store.add(answer)
+        if self._handed.get(answer.user) == answer.document:
+            self._reviewed.setdefault(answer.user, set()).add(answer.document)
+        self._retrain_if_due()
+        return number
 
     def undo(self, user: str) -> Task | None:
         """Undo the user's latest answer; return its text, leased again, or None if there is no answer left."""
-        raise NotImplementedError
+        undone = self.store.undo(user)
+        if undone is None:
+            return None
+        self._reviewed.get(user, set()).discard(undone.document)
+        self.store.lease(undone.document, user, LEASE, shared=True)
+        return self._task(undone.document)
 
     def progress(self, user: str | None = None) -> Progress:
-        """Return the state of the sitting."""
-        raise NotImplementedError
+        """Return the state of the sitting, with the counts of one user or of all."""
+        current = [answer for answer in self.store.current() if answer.user != DATA]
+        answered = [answer for answer in current if answer.kind != "skip"]
+        people: dict[str, int] = {}
+        for answer in answered:
+            people[answer.user] = people.get(answer.user, 0) + 1
+        own = [answer for answer in current if user in (None, answer.user)]
+        settled, open_texts = self.store.settled(), self.store.disagreements()
+        covered = np.zeros(len(self.taxonomy), dtype=np.bool_)
+        for row in settled.values():
+            covered |= row == 1
+        without = [self.taxonomy.ids[label] for label in np.flatnonzero(~covered)]
+        curve = [
+            (model.answers, *(float(model.scores[name]) for name in ("macro_f1", "low", "high")))
+            for model in self.store.models()
+            if "macro_f1" in model.scores
+        ]
+        advice = learning.advice(
+            curve,
+            answers=len({answer.document for answer in answered}),
+            leaves=len(self.taxonomy.leaves),
+            without_text=len(without),
+            open_texts=len(open_texts),
+        )
+        model = self.model
+        return Progress(
+            answers=len({answer.document for answer in own if answer.kind != "skip"}),
+            skipped=len({answer.document for answer in own if answer.kind == "skip"}),
+            documents=len(self._texts),
+            labels_covered=int(covered.sum()),
+            labels=len(self.taxonomy),
+            labels_without_text=without,
+            model=model.id,
+            training=self._training.locked(),
+            curve=curve,
+            agreement=model.agreement,
+            people=people,
+            people_agreement=learning.people_agreement(answered, self.taxonomy),
+            disagreements=len(open_texts),
+            advice=advice if self.failure is None else f"the latest training failed: {self.failure}",
+        )
 
     def retrain(self, effort: Literal["head", "full"] = "head", *, wait: bool = False) -> None:
-        """Train a model on the answers so far, in the background unless ``wait``."""
-        raise NotImplementedError
+        """Train a model on the answers so far and put it in place of the one in use.
+
+        ``head`` trains a head on the vectors. ``full`` exports the answers, trains the encoder too, in a process of its
+        own, and encodes all texts again; meanwhile no head is trained. Only one training runs at a time: a request for
+        a head is dropped if one is running.
+
+        Args:
+            effort: ``head`` or ``full``.
+            wait: return when the model is in use; otherwise training runs in the background.
+
+        Raises:
+            InputError: with ``wait``, if training fails; in the background, :attr:`failure` says why.
+        """
+
+        def work() -> None:
+            try:
+                with self._training:
+                    if not self._closing.is_set():
+                        self._train(effort)
+            except Exception as error:
+                self.failure = str(error)
+                if wait:
+                    raise
+                if not self._closing.is_set():
+                    logger.exception("training failed; the former model stays in use")
+
+        if wait:
+            work()
+        elif effort == "full" or not self._training.locked():
+            self._thread = threading.Thread(target=work, name="hgclr-training", daemon=True)
+            self._thread.start()
 
     def close(self) -> None:
-        """Wait for a model that is being trained, and close the store."""
-        raise NotImplementedError
+        """Stop a full training, wait for a head that is being trained, and close the store."""
+        self._closing.set()
+        if (child := self._child) is not None:
+            child.terminate()
+        if self._thread is not None:
+            self._thread.join()
+        self._stack.close()
+
+    def _retrain_if_due(self) -> None:
+        """Start a training after 25 new answers, or after one if the last training is a minute ago."""
+        new = self.store.newest() - self.model.newest
+        idle = time.monotonic() - self._trained_at >= IDLE
+        if not self._training.locked() and (new >= RETRAIN or (new > 0 and idle)):
+            self.retrain()
+
+    def _train(self, effort: Literal["head", "full"]) -> None:
+        former = self.model
+        encoder, vectors = former.encoder, former.vectors
+        if effort == "full":
+            encoder, vectors = self._train_encoder()
+        self.model = self._learn(effort, encoder, vectors, former)
+        self._trained_at, self.failure = time.monotonic(), None
+
+    def _train_encoder(self) -> tuple[Encoder, NDArray[np.float32]]:
+        """Train a whole model in another process; return its encoder and the vectors of all texts."""
+        place, start = self.store.folder / "full", self.store.meta("encoder")
+        place.mkdir(exist_ok=True)
+        run, log = place / f"run-{len(self.store.models()) + 1}", place / "train.log"
+        export(self.store, self.taxonomy, place / "data")
+        settings = [f"model.encoder={start['encoder']}", f"training.seed={self._seed}"]
+        options = [word for setting in settings for word in ("--set", setting)]
+        command = [sys.executable, "-m", "hgclr", "train", str(place / "data"), "--output", str(run), *options]
+        with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as child:
+            self._child = child
+            if self._closing.is_set():
+                child.terminate()
+        self._child = None
+        if child.returncode:
+            raise InputError("the full training failed", path=log, remedy="read the log")
+        encoder = Encoder.load(self.taxonomy, start["encoder"], run / "model")
+        vectors = encode_texts(encoder, self._texts, self.store.folder / f"vectors-{encoder.name}.npy")
+        self.store.set_meta("encoder", start | {"model": str((run / "model").absolute())})
+        return encoder, vectors
+
+    def _learn(self, effort: str, encoder: Encoder, vectors: NDArray[np.float32], former: Model | None) -> Model:
+        """Return a model of the answers so far, recorded in the store unless it is there or has no answers."""
+        newest, settled = self.store.newest(), self.store.settled()
+        documents = np.array(list(settled), dtype=np.int64)
+        targets = np.array(list(settled.values()), dtype=np.float32).reshape(-1, len(self.taxonomy))
+        in_slice = self._random[documents]
+        scored = in_slice & ~np.isnan(targets).any(axis=1)
+        head = learn(
+            encoder,
+            vectors[documents[~in_slice]],
+            targets[~in_slice],
+            vectors[documents[scored]],
+            targets[scored] == 1,
+            seed=self._seed,
+        )
+        first, doubt = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors), dtype=np.float32)
+        for start in range(0, len(vectors), ROWS):
+            scores = tree_scores(head.logits(vectors[start : start + ROWS]), self.taxonomy)
+            first[start : start + ROWS], doubt[start : start + ROWS] = scores.argmax(axis=1), margins(scores)
+        leaves, people = len(self.taxonomy.leaves), int((~in_slice & ~self._given[documents]).sum())
+        key = encoder.name, cluster_count(people + RETRAIN, leaves, len(vectors))
+        if key not in self._clusters:
+            self._clusters = {key: kmeans(vectors, key[1], seed=self._seed)}
+        pool = Pool(self._random, self._order, *self._clusters[key], doubt, leaves, float(self.store.meta("shares")[0]))
+        models = self.store.models()
+        if not settled:
+            number, agreement = None, None
+        elif former is None and models and models[-1].answers == len(settled):  # opened again
+            number, agreement = models[-1].id, models[-1].scores.get("agreement")
+        else:
+            agreement = None if former is None else float((first == former.first).mean())
+            number = self.store.add_model(len(settled), effort, head.scores | {"agreement": agreement})
+        return Model(number, len(settled), newest, encoder, vectors, head, pool, first, agreement)
+
+    def _choose(self, work: Work) -> int | None:
+        """Return a free text, or None; texts that the data folder has labelled come last."""
+        pool, taken = self.model.pool, work.taken & ~self._given
+        if work.second.any() and work.own % SECOND == SECOND - 1:
+            return int(np.flatnonzero(work.second)[0])
+        chosen = choose(pool, taken, work.free & ~self._given)
+        return choose(pool, taken, work.free & self._given, "margin") if chosen is None else chosen
+
+    def _task(self, document: int, yes_no: bool = False, others: list[Answer] | None = None) -> Task:
+        model, text, hidden = self.model, self._texts[document], bool(self._random[document])
+        suggestions = list[Suggestion]()
+        if not hidden:
+            decisions = model.head.decisions
+            probabilities = decisions.probabilities(model.head.logits(model.vectors[document : document + 1]))
+            (paths,) = best_paths(probabilities, decisions.decoder, SUGGESTIONS)
+            words = learning.carrying_words(
+                model.encoder.classifier, model.head.weight, text, [label for label, _ in paths]
+            )
+            suggestions = [
+                Suggestion(self.taxonomy.ids[label], self.taxonomy.path_names(label), probability, own)
+                for (label, probability), own in zip(paths, words, strict=True)
+            ]
+        sure = yes_no and bool(suggestions) and suggestions[0].probability > SURE
+        question = suggestions[0] if sure else None
+        return Task(document, text, hidden, suggestions, question, model.id, others or [])

@@ -87,6 +87,10 @@ class Answer:
         return asdict(self) | {"labels": list(self.labels), "refused": list(self.refused)}
 
 
+Settled = dict[int, tuple[NDArray[np.float32] | None, list[Answer]]]
+"""Of each answered text the targets on which people agree, None without a majority, and their answers."""
+
+
 class StoredText(NamedTuple):
     """A text, its id in the source file or its row number there, and whether it is in the two samples."""
 
@@ -104,11 +108,13 @@ class Work(NamedTuple):
         free: not answered by this user, nor answered by or leased to as many others as the text needs.
         taken: answered by or leased to anybody.
         second: free texts of the sample labelled twice that another user has answered.
+        own: number of texts that this user has answered.
     """
 
     free: NDArray[np.bool_]
     taken: NDArray[np.bool_]
     second: NDArray[np.bool_]
+    own: int
 
 
 class ModelRow(NamedTuple):
@@ -129,6 +135,7 @@ class Store:
     def __init__(self, folder: Path, taxonomy: Taxonomy) -> None:
         self.folder, self.taxonomy = folder, taxonomy
         self._index = {identifier: label for label, identifier in enumerate(taxonomy.ids)}
+        self._known: tuple[int, Settled] | None = None  # the newest answer, and what was computed from all
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
@@ -293,6 +300,10 @@ class Store:
             connection.execute("UPDATE answers SET undone_by = ? WHERE id = ?", (cursor.lastrowid, undone.id))
         return undone
 
+    def newest(self) -> int:
+        """Return the id of the newest row of answers, undone ones and undos included; 0 if there is none."""
+        return int(self._connection().execute("SELECT coalesce(max(id), 0) FROM answers").fetchone()[0])
+
     def current(self, users: Iterable[str] | None = None) -> list[Answer]:
         """Return the latest valid answer of each user to each text, by id; ``data`` counts only where no person has."""
         rows = self._connection().execute(f"SELECT {COLUMNS} FROM answers WHERE id IN ({NEWEST}) ORDER BY id")
@@ -313,17 +324,23 @@ class Store:
         """Return the targets, (K,), of each answered text on which people agree, in the order of their ids."""
         return {document: row for document, (row, _) in self._settled().items() if row is not None}
 
-    def _settled(self) -> dict[int, tuple[NDArray[np.float32] | None, list[Answer]]]:
+    def _settled(self) -> Settled:
+        newest = self.newest()
+        if (known := self._known) is not None and known[0] == newest:
+            return known[1]
         by_text: dict[int, list[Answer]] = {}
         for answer in self.current():
             if answer.kind != "skip":
                 by_text.setdefault(answer.document, []).append(answer)
         given = [answer for answers in by_text.values() for answer in answers]
-        rows, start, found = target_rows(given, self.taxonomy), 0, {}
+        rows, start = target_rows(given, self.taxonomy), 0
+        found: Settled = {}
         for document, answers in by_text.items():
             found[document] = majority(rows[start : start + len(answers)]), answers
             start += len(answers)
-        return dict(sorted(found.items()))
+        found = dict(sorted(found.items()))
+        self._known = newest, found
+        return found
 
     def lease(self, document: int, user: str, seconds: float, *, shared: bool = False) -> bool:
         """Reserve a text for a user in place of the user's former lease; return False if others have it.
@@ -374,7 +391,7 @@ class Store:
                 holders.add((document, other))
         numbers = np.bincount([document for document, _ in holders], minlength=count)
         free = ~own & (numbers < 1 + double)
-        return Work(free, taken, free & seconds & double)
+        return Work(free, taken, free & seconds & double, int(own.sum()))
 
     def add_model(self, answers: int, effort: str, scores: dict[str, Any]) -> int:
         """Record a model and return its id."""
