@@ -57,11 +57,12 @@ export class Draft {
   finished(kind) {
     const { ids } = this.taxonomy;
     const inside = new Set(this.chosen.flatMap((label) => this.taxonomy.path(label)));
+    const refused = [...this.refused].filter((label) => !inside.has(label));
     return {
       document: this.task.document,
       kind,
       labels: kind === "labels" ? this.chosen.map((label) => ids[label]) : [],
-      refused: kind !== "labels" ? [] : [...this.refused].filter((label) => !inside.has(label)).map((label) => ids[label]),
+      refused: kind === "labels" ? refused.map((label) => ids[label]) : [],
       partial: false,
       note: "",
       model: this.task.model,

@@ -9,7 +9,7 @@ import { showProgress } from "./progress_view.js";
 import { Server, begin, store, stored } from "./server.js";
 import { TaskView } from "./task_view.js";
 
-const POLL = 2000; // milliseconds between two looks at a training
+const POLL = 2000; // milliseconds between two requests for the progress of a training
 const SPOKEN = 600; // characters of a text that a screen reader gets
 
 const announce = (text) => (byId("live").textContent = text);
@@ -20,9 +20,14 @@ let busy = true; // while a text or an answer is under way, keys are ignored
 let adding = false; // whether Shift was held when a search ended
 let polling = null;
 
-const server = new Server((error, seconds) => notify(error && `${sentence(error.message)} ${kept()}Trying again in ${duration(seconds)}.`));
+const server = new Server((error, seconds) => {
+  notify(error && `${sentence(error.message)} ${kept()}Trying again in ${duration(seconds)}.`);
+});
 const view = new TaskView({ choose, remove: (label) => change(() => draft.remove(label)) });
-const tree = new TreeView(byId("tree"), (label) => choose(label));
+const tree = new TreeView(byId("tree"), (label) => {
+  tree.unfolding.open(label);
+  choose(label);
+});
 const search = new SearchBox(found, "find", "found-labels", (label) => tree.point(label));
 tree.words = { idle: "", predicted: ", chosen", abstained: "", absent: "" };
 
@@ -49,10 +54,9 @@ const WITHOUT_TEXT = new Set(["undo", "yes-no", "several", "disagreements", "fin
 
 /** Perform an action, if the page is ready for it. */
 function act(name) {
-  if (name === "keys-open") return ACTIONS[name]();
-  if (busy || (draft === null && !WITHOUT_TEXT.has(name))) return undefined;
-  if ((name === "yes" || name === "no") && draft.question === -1) return undefined;
-  return ACTIONS[name]();
+  const ready = !busy && (draft !== null || WITHOUT_TEXT.has(name));
+  const asked = (name !== "yes" && name !== "no") || draft?.question !== -1;
+  if (name === "keys-open" || (ready && asked)) ACTIONS[name]();
 }
 
 for (const name of Object.keys(ACTIONS)) if (name !== "find") byId(name).addEventListener("click", () => act(name));
@@ -70,7 +74,8 @@ byId("find").addEventListener("keydown", (event) => (adding = event.shiftKey), t
 byId("found-labels").addEventListener("click", (event) => (adding = event.shiftKey), true);
 // Enter on what is chosen accepts; the first Enter on an option or in the tree chooses it.
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.repeat || !event.target.closest?.("[aria-pressed=true].option, [data-state=predicted]")) return;
+  const chosen = ".option[aria-pressed=true], [data-state=predicted]";
+  if (event.key !== "Enter" || event.repeat || !event.target.closest?.(chosen)) return;
   event.preventDefault();
   event.stopPropagation();
   act("accept");
@@ -147,7 +152,9 @@ function show(task) {
   showTree();
   byId("document").focus();
   scrollTo({ top: 0 });
-  const paths = options.map(({ label, probability }, place) => `${place + 1}: ${taxonomy.names[label]}${probability === undefined ? "" : `, ${percent(probability)}`}`);
+  const paths = options.map(({ label, probability }, place) => {
+    return `${place + 1}: ${taxonomy.names[label]}${probability === undefined ? "" : `, ${percent(probability)}`}`;
+  });
   const asked = draft.question === -1 ? "" : `${spoken(draft.question)}?`;
   announce([task.text.slice(0, SPOKEN), byId("hint").textContent, asked, ...paths].filter(Boolean).join(". "));
 }
@@ -170,6 +177,7 @@ function change(alter) {
   alter();
   view.show();
   showTree();
+  byId("accept").scrollIntoView({ block: "nearest" }); // on a narrow screen the tree is far below
   announce(draft.chosen.length ? `Answer: ${draft.chosen.map(spoken).join("; ")}` : "No path is chosen.");
 }
 
@@ -191,9 +199,8 @@ function shorten() {
 }
 
 function accept() {
-  if (draft.chosen.length) return send(draft.finished("labels"));
-  announce("Choose a path first.");
-  return undefined;
+  if (draft.chosen.length) send(draft.finished("labels"));
+  else announce("Choose a path first.");
 }
 
 function refuse() {
@@ -210,7 +217,9 @@ function openNote() {
 /** Send an answer, then get the next text. */
 async function send(answer) {
   await whileBusy(async () => {
-    arrived(await server.answer({ ...answer, note: byId("note").value.trim() }));
+    const progress = await server.answer({ ...answer, note: byId("note").value.trim() });
+    draft = null; // it is stored
+    arrived(progress);
     await next();
   });
 }
@@ -236,8 +245,8 @@ async function train(effort) {
 
 function toggle(name) {
   setMode(name, !modes[name]);
-  announce(`${byId(name).lastChild.textContent.trim()} ${modes[name] ? "on" : "off"}.`);
-  return name === "several" ? undefined : whileBusy(next);
+  announce(`${byId(name).childNodes[1].textContent.trim()} ${modes[name] ? "on" : "off"}.`);
+  if (name !== "several") whileBusy(next);
 }
 
 function setMode(name, on) {

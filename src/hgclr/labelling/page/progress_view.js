@@ -1,8 +1,9 @@
 // The progress of the sitting: numbers, learning curve, agreement, advice.
 
-import { byId, count, element, percent } from "../page/common.js";
+import { byId, count, element, percent, sentence } from "../page/common.js";
 
 const [WIDTH, HEIGHT, LEFT, BOTTOM] = [320, 130, 40, 18]; // of the plot, and of the space for its axes
+const LISTED = 200; // labels without a text
 
 /** Show the progress that the server has sent. */
 export function showProgress(progress, taxonomy) {
@@ -13,8 +14,9 @@ export function showProgress(progress, taxonomy) {
   const self = progress.user === "me" ? "" : `${progress.user} · `;
   byId("facts").textContent = `${self}${count(answers, "answer")} to ${count(documents, "text")}`;
   byId("disagreements-count").textContent = progress.disagreements;
-  byId("advice").textContent = progress.advice;
-  byId("model-state").textContent = progress.training ? "training…" : progress.model === null ? "no model yet" : `model ${progress.model}`;
+  byId("advice").textContent = sentence(progress.advice);
+  const model = progress.model === null ? "no model yet" : `model ${progress.model}`;
+  byId("model-state").textContent = progress.training ? "training…" : model;
   byId("train-head").disabled = byId("train-full").disabled = progress.training || !names.length;
 
   const numbers = [
@@ -38,7 +40,9 @@ export function showProgress(progress, taxonomy) {
   const missing = progress.labels_without_text;
   byId("without-text").hidden = !missing.length || !names.length;
   byId("without-title").textContent = `${count(missing.length, "label")} without a text`;
-  byId("without-list").replaceChildren(...missing.slice(0, 200).map((id) => element("li", {}, element("bdi", {}, taxonomy.names[taxonomy.places.get(id)]))));
+  const nameOf = (id) => taxonomy.names[taxonomy.places.get(id)];
+  const lines = missing.slice(0, LISTED).map((id) => element("li", {}, element("bdi", {}, nameOf(id))));
+  byId("without-list").replaceChildren(...lines);
 }
 
 /** Return a number of a total, with a bar. */
@@ -69,9 +73,8 @@ function showCurve(curve) {
     drawn("text", { x: LEFT, y: HEIGHT - 3 }, "0"),
     drawn("text", { x: WIDTH - 6, y: HEIGHT - 3, "text-anchor": "end" }, count(most, "answer")),
   );
-  byId("curve-plot").replaceChildren(
-    drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Learning curve. ${words}` }, ...parts),
-  );
+  const attributes = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Learning curve. ${words}` };
+  byId("curve-plot").replaceChildren(drawn("svg", attributes, ...parts));
 }
 
 function drawn(tag, attributes, ...children) {

@@ -20,6 +20,7 @@ export function begin() {
 export class Server {
   constructor(away) {
     this.away = away;
+    this.retry = null; // ends a pause
     this.box = null; // the name under which an answer is kept
   }
 
@@ -85,6 +86,7 @@ export class Server {
           this.retry = resolve;
           setTimeout(resolve, seconds * 1000);
         });
+        this.retry = null;
       }
     }
   }

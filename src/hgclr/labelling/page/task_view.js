@@ -49,8 +49,8 @@ export class TaskView {
     bar.style.setProperty("--probability", probability ?? 0);
     return element(
       "button",
-      { type: "button", class: "option", "data-place": place },
-      element("kbd", {}, String(place + 1)),
+      { type: "button", class: "option", "data-place": place, "aria-keyshortcuts": place + 1 },
+      element("kbd", { "aria-hidden": "true" }, String(place + 1)),
       this.pathOf(label),
       bar,
       element("span", { class: "percent" }, share),
@@ -61,7 +61,8 @@ export class TaskView {
   pathOf(label) {
     const { names } = this.taxonomy;
     const above = this.taxonomy.path(label).slice(0, -1).map((node) => `${names[node]} › `);
-    return element("span", { class: "path" }, element("bdi", { class: "quiet" }, above.join("")), element("bdi", {}, names[label]));
+    const parts = [element("bdi", { class: "quiet" }, above.join("")), element("bdi", {}, names[label])];
+    return element("span", { class: "path" }, ...parts);
   }
 
   /** Show the state of the draft. */
@@ -83,9 +84,10 @@ export class TaskView {
 
   chip(label) {
     const stops = this.taxonomy.children(label).length > 0;
-    const parts = [this.pathOf(label), stops ? element("span", { class: "quiet" }, " stop here") : null];
-    const button = element("button", { type: "button", class: "plain", "data-label": label, "aria-label": `Remove ${this.taxonomy.names[label]}` }, "×");
-    return element("li", {}, element("span", {}, ...parts.filter(Boolean)), button);
+    const words = stops ? element("span", { class: "quiet" }, " stop here") : null;
+    const named = { "data-label": label, "aria-label": `Remove ${this.taxonomy.names[label]}` };
+    const button = element("button", { type: "button", class: "plain", ...named }, "×");
+    return element("li", {}, element("span", {}, this.pathOf(label), words ?? ""), button);
   }
 
   /** Mark the words that carry an option: by default the one at or below the label chosen last, or else the first. */

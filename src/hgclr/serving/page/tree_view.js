@@ -329,7 +329,7 @@ export class TreeView {
 
 const FOUND = 12; // limit on the labels that a search shows
 
-/** The search field; `found(label)` is called with the chosen label, `moved(label)` with the one that Enter would choose. */
+/** The search field: `found(label)` gets the chosen label, `moved(label)` the one that Enter would choose. */
 export class SearchBox {
   constructor(found, input, list, moved = () => {}) {
     Object.assign(this, { found, moved, taxonomy: null, labels: [], active: -1 });
