@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache as remember
 from pathlib import Path
@@ -18,7 +18,7 @@ from hgclr.data.tokens import sample_documents
 from hgclr.encoders import DEFAULT_ENCODER
 from hgclr.inference.classifier import gold_rows
 from hgclr.labelling.choice import Pool, Strategy, choose, cluster_count, kmeans, margins, tree_scores
-from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn
+from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn, tuned
 from hgclr.labelling.store import RANDOM_SHARE
 from hgclr.metrics.scores import MultiLabelScores
 
@@ -90,10 +90,11 @@ def simulate(
     for seed in range(seeds):
         clusters = remember(lambda count, seed=seed: kmeans(vectors, count, seed=seed))
         for place, strategy in enumerate(strategies):
-            for done, head in _sitting(known, vectors, gold, strategy, answers, seed, clusters):
+            for done, head, on_slice in _sitting(known, vectors, gold, strategy, answers, seed, clusters):
                 scores = MultiLabelScores(data.taxonomy)
-                probabilities = head.decisions.probabilities(head.logits(test_vectors))
-                scores.update(head.decisions.decide(probabilities).predicted, test_gold)
+                decisions = tuned(head.logits(vectors[on_slice]), gold[on_slice], data.taxonomy, seed)
+                probabilities = decisions.probabilities(head.logits(test_vectors))
+                scores.update(decisions.decide(probabilities).predicted, test_gold)
                 scored.setdefault((strategy, done), []).append((scores.macro().f1, scores.micro().f1))
             if progress is not None:
                 progress("simulating", seed * len(strategies) + place + 1, seeds * len(strategies))
@@ -112,8 +113,8 @@ def _sitting(
     answers: int,
     seed: int,
     clusters: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
-) -> Any:
-    """Yield the number of answers and the head after each training."""
+) -> Iterator[tuple[int, Head, NDArray[np.int64]]]:
+    """Yield the number of answers, the head and the answered texts of the random slice after each training."""
     generator, count, leaves = np.random.default_rng(seed), len(vectors), len(encoder.taxonomy.leaves)
     in_slice = np.zeros(count, dtype=np.bool_)
     in_slice[generator.permutation(count)[: round(RANDOM_SHARE * count)]] = True
@@ -137,7 +138,7 @@ def _sitting(
         taken[chosen] = True
         if (done + 1) % RETRAIN == 0:
             head = train()
-            yield done + 1, head
+            yield done + 1, head, np.flatnonzero(taken & in_slice)
 
 
 def answers_needed(rows: Sequence[SimulatedRow], answers: int = 300) -> dict[str, float | None]:

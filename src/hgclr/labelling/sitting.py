@@ -50,7 +50,7 @@ class Suggestion:
     Args:
         label: id of the label where the path ends.
         path: the names from the top label down to it.
-        probability: its calibrated probability.
+        probability: its probability; those of all leaves sum up to 1.
         words: the words of the text that carried it, strongest first, as they are in the text.
     """
 
@@ -304,7 +304,7 @@ class Sitting:
             covered |= row == 1
         without = [self.taxonomy.ids[label] for label in np.flatnonzero(~covered)]
         curve = [
-            (model.answers, *(float(model.scores[name]) for name in ("macro_f1", "low", "high")))
+            (model.answers, model.scores["macro_f1"], model.scores["low"], model.scores["high"])
             for model in self.store.models()
             if "macro_f1" in model.scores
         ]
@@ -349,20 +349,24 @@ class Sitting:
         """
 
         def work() -> None:
+            if not self._training.acquire(blocking=wait or effort == "full"):
+                return
             try:
-                with self._training:
-                    if not self._closing.is_set():
-                        self._train(effort)
+                if not self._closing.is_set():
+                    self._train(effort)
             except Exception as error:
                 self.failure = str(error)
                 if wait:
                     raise
                 if not self._closing.is_set():
                     logger.exception("training failed; the former model stays in use")
+            finally:
+                self._trained_at = time.monotonic()
+                self._training.release()
 
         if wait:
             work()
-        elif effort == "full" or not self._training.locked():
+        else:
             self._thread = threading.Thread(target=work, name="hgclr-training", daemon=True)
             self._thread.start()
 
@@ -371,15 +375,15 @@ class Sitting:
         self._closing.set()
         if (child := self._child) is not None:
             child.terminate()
-        if self._thread is not None:
-            self._thread.join()
-        self._stack.close()
+        with self._training:
+            self._stack.close()
 
     def _retrain_if_due(self) -> None:
-        """Start a training after 25 new answers, or after one if the last training is a minute ago."""
+        """Start a training after 25 new answers, or after one if the last training, or its failure, is a minute ago."""
         new = self.store.newest() - self.model.newest
         idle = time.monotonic() - self._trained_at >= IDLE
-        if not self._training.locked() and (new >= RETRAIN or (new > 0 and idle)):
+        many = new >= RETRAIN and self.failure is None
+        if not self._training.locked() and new > 0 and (many or idle):
             self.retrain()
 
     def _train(self, effort: Literal["head", "full"]) -> None:
@@ -388,7 +392,7 @@ class Sitting:
         if effort == "full":
             encoder, vectors = self._train_encoder()
         self.model = self._learn(effort, encoder, vectors, former)
-        self._trained_at, self.failure = time.monotonic(), None
+        self.failure = None
 
     def _train_encoder(self) -> tuple[Encoder, NDArray[np.float32]]:
         """Train a whole model in another process; return its encoder and the vectors of all texts."""
@@ -426,6 +430,8 @@ class Sitting:
             targets[scored] == 1,
             seed=self._seed,
         )
+        logits = head.logits(vectors[documents[scored]])
+        on_slice = learning.slice_scores(logits, targets[scored] == 1, self.taxonomy, seed=self._seed)
         first, doubt = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors), dtype=np.float32)
         for start in range(0, len(vectors), ROWS):
             scores = tree_scores(head.logits(vectors[start : start + ROWS]), self.taxonomy)
@@ -442,7 +448,7 @@ class Sitting:
             number, agreement = models[-1].id, models[-1].scores.get("agreement")
         else:
             agreement = None if former is None else float((first == former.first).mean())
-            number = self.store.add_model(len(settled), effort, head.scores | {"agreement": agreement})
+            number = self.store.add_model(len(settled), effort, on_slice | {"agreement": agreement})
         return Model(number, len(settled), newest, encoder, vectors, head, pool, first, agreement)
 
     def _choose(self, work: Work) -> int | None:
@@ -457,7 +463,7 @@ class Sitting:
         model, text, hidden = self.model, self._texts[document], bool(self._random[document])
         suggestions = list[Suggestion]()
         if not hidden:
-            decisions = model.head.decisions
+            decisions = model.head.suggesting
             probabilities = decisions.probabilities(model.head.logits(model.vectors[document : document + 1]))
             (paths,) = best_paths(probabilities, decisions.decoder, SUGGESTIONS)
             words = learning.carrying_words(
