@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ WORDS = {
 GOLD = {word: label for label, words in WORDS.items() for word in words}
 """The label of each word; a text has three words of its label."""
 PEOPLE = "anna", "bert"
+START_SECONDS = 300
+"""For the imports of the command, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +248,10 @@ def start(tmp_path: Path, taxonomy: Taxonomy, make_encoder: Callable[[str], str]
             except httpx.TransportError:
                 return False
 
-        until(answers)
+        end = time.monotonic() + START_SECONDS
+        while not answers():
+            assert time.monotonic() < end, (tmp_path / "log").read_text()
+            time.sleep(0.1)
         return address
 
     begin.stop = stop  # type: ignore[attr-defined]
