@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 
 from hgclr.errors import InputError
 from hgclr.labelling import learning
@@ -44,10 +46,23 @@ def test_a_head_learns_from_answers_and_the_slice_trains_none(encoder: Encoder) 
     after = learn(encoder, vectors, gold.astype(np.float32), *nothing)
     right = [((head.logits(other_vectors) > 0) == other_gold).mean() for head in (before, after)]
     assert right[1] > right[0]
-    one = learn(encoder, vectors, gold.astype(np.float32), other_vectors[:9], other_gold[:9])
-    np.testing.assert_array_equal(one.weight, after.weight)  # fewer than 10 choose nothing
-    chosen = learn(encoder, vectors, gold.astype(np.float32), other_vectors, other_gold)
-    assert 0.25 <= chosen.suggesting.calibration.temperature <= 8
+    few = learn(encoder, vectors, gold.astype(np.float32), other_vectors[:9], other_gold[:9])
+    many = learn(encoder, vectors, gold.astype(np.float32), other_vectors, other_gold)
+    np.testing.assert_array_equal(many.weight, after.weight)
+    assert few.suggesting.calibration.temperature == 1
+
+
+def test_the_temperature_makes_the_gold_leaves_most_likely(taxonomy: Taxonomy) -> None:
+    generator, leaves = np.random.default_rng(0), taxonomy.leaves
+    gold = taxonomy.close(np.eye(len(taxonomy), dtype=np.bool_)[generator.choice(leaves, 60)])
+    logits = (2 * gold + generator.normal(scale=3, size=gold.shape)).astype(np.float32)
+    sums = np.stack([logits[:, taxonomy.closure([leaf])].sum(1) for leaf in leaves.tolist()], axis=1).astype(float)
+
+    def loss(temperature: float) -> float:
+        return -float(log_softmax(sums / temperature, axis=1)[gold[:, leaves]].mean())
+
+    best = minimize_scalar(loss, bounds=(0.25, 8), method="bounded").x
+    assert learning.best_temperature(logits, gold, taxonomy) == pytest.approx(best, rel=0.1)
 
 
 def test_unknown_targets_are_left_out_of_the_loss(encoder: Encoder) -> None:

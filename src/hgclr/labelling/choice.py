@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hgclr.taxonomy import Taxonomy
 from hgclr.taxonomy.order import blocks
 
-Strategy = Literal["tree", "margin", "clusters", "random", "half"]
+Strategy = Literal["tree", "margin", "clusters", "random"]
 """``tree`` is the strategy of the module; the others always take the smallest margin, a cluster, or any text."""
 ITERATIONS = 10
 """Iterations of :func:`kmeans`."""
@@ -72,8 +72,8 @@ def choose(pool: Pool, taken: NDArray[np.bool_], free: NDArray[np.bool_], strate
     answers -= of_slice
     if strategy == "random":
         return _least(pool.order, rest)
-    alternate = (strategy == "half" or answers >= pool.leaves) and answers % 2 == 0
-    if strategy == "margin" or (strategy in ("tree", "half") and alternate):
+    alternate = answers >= pool.leaves and answers % 2 == 0
+    if strategy == "margin" or (strategy == "tree" and alternate):
         return _least(pool.margins, rest)
     return _least(pool.distances, rest & (pool.clusters == next_cluster(pool.clusters, taken, rest)))
 

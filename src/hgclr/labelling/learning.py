@@ -30,10 +30,8 @@ from hgclr.models.base import load_tokenizer
 from hgclr.models.pretrained import quiet_libraries
 from hgclr.taxonomy import Taxonomy
 from hgclr.training.fitting import FROZEN_LENGTH, base_rates
-from hgclr.training.head import LEAST, SILENT, STRENGTH, TRAINED_STRENGTH, best_head, fit_vectors
+from hgclr.training.head import LEAST, SILENT, STRENGTH, TRAINED_STRENGTH, fit_vectors
 
-CHOICES = 2**20
-"""Training texts times labels up to which several heads are compared on the random slice; more would take too long."""
 RESAMPLES = 300
 """Bootstrap resamples of an interval."""
 TEMPERATURES: tuple[float, ...] = tuple(np.geomspace(0.25, 8, 21).tolist())
@@ -55,7 +53,8 @@ class Encoder:
     Args:
         classifier: the model, whose own head is not used.
         start: weight, (K, H), and bias, (K,).
-        strength: λ of the penalty for leaving ``start``; None compares several on the random slice.
+        strength: λ of the penalty for leaving ``start``.
+        trained: ``start`` is the head of a trained model, not made of label names.
         vectors: of the label documents, (M, H).
         labels: of the label documents, M.
         name: a digest that changes with the encoder.
@@ -63,7 +62,8 @@ class Encoder:
 
     classifier: HierarchicalClassifier
     start: tuple[NDArray[np.float32], NDArray[np.float32]]
-    strength: float | None
+    strength: float
+    trained: bool
     vectors: NDArray[np.float32]
     labels: list[tuple[int, ...]]
     name: str
@@ -78,10 +78,10 @@ class Encoder:
             flat.eval().start_from_names(tokenizer, length=FROZEN_LENGTH)
             with torch.no_grad():
                 flat.classifier.bias.zero_()
-            classifier, strength = HierarchicalClassifier.from_model(flat, tokenizer), None
+            classifier = HierarchicalClassifier.from_model(flat, tokenizer)
             name = f"{Path(encoder).name}-{flat.config.max_length}"
         else:
-            classifier, strength = HierarchicalClassifier.load(model), TRAINED_STRENGTH
+            classifier = HierarchicalClassifier.load(model)
             if not isinstance(classifier.backend, TorchBackend):
                 raise InputError("an ONNX model returns no vectors", path=model, remedy="give the trained model")
             if not isinstance(classifier.backend.model, FlatForSequenceClassification):
@@ -93,7 +93,9 @@ class Encoder:
         vectors = np.concatenate(list(classifier.vectors(document.text for document in documents)))
         start = tuple(part.detach().cpu().numpy().copy() for part in (flat.classifier.weight, flat.classifier.bias))
         labels = [document.labels for document in documents]
-        return cls(classifier, cast(Any, start), strength, vectors, labels, name)
+        trained = model is not None
+        strength = TRAINED_STRENGTH if trained else STRENGTH
+        return cls(classifier, cast(Any, start), strength, trained, vectors, labels, name)
 
     @property
     def taxonomy(self) -> Taxonomy:
@@ -150,15 +152,12 @@ def learn(
     targets: NDArray[np.float32],
     slice_vectors: NDArray[np.float32],
     slice_gold: NDArray[np.bool_],
-    *,
-    seed: int = 0,
 ) -> Head:
     """Return a head fitted to answers and label documents.
 
-    The head minimises the loss of :func:`hgclr.training.head.fit_head`; unknown targets do not count. If the slice has
-    10 answers and there are few labels, the best of several heads on the slice is kept, see
-    :func:`hgclr.training.head.best_head`. The slice also chooses the temperature of the suggestions. No answer of the
-    slice trains a head.
+    The head minimises the loss of :func:`hgclr.training.head.fit_head`; unknown targets do not count. With 10 answers,
+    the slice chooses the temperature of the suggestions; it trains no head, and chooses none: on a few dozen texts,
+    :func:`hgclr.training.head.best_head` often kept a worse head than the default.
 
     Args:
         encoder: the encoder and the head that learning starts from.
@@ -166,13 +165,12 @@ def learn(
         targets: their targets, (n, K); see :func:`hgclr.labelling.store.target_rows`.
         slice_vectors: of answered texts of the slice, (m, H).
         slice_gold: their gold labels, (m, K).
-        seed: of folds and resamples.
     """
     taxonomy, (weight, bias) = encoder.taxonomy, encoder.start
     head = torch.nn.Linear(weight.shape[1], weight.shape[0])
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
-        if encoder.strength is None and len(targets):
+        if len(targets) and not encoder.trained:
             counts = torch.from_numpy(np.nansum(targets, axis=0))
             head.bias.copy_(torch.logit(base_rates(counts, len(targets))))
         else:
@@ -184,24 +182,21 @@ def learn(
         },
         features=datasets.Features({name: datasets.List(datasets.Value("int32")) for name in ("labels", "unsure")}),
     )
-    together = np.concatenate([vectors, encoder.vectors])
-    # The model itself is in use by other threads, so another head gets its configuration.
-    config = cast(TorchBackend, encoder.classifier.backend).model.config
-    model = cast(FlatForSequenceClassification, SimpleNamespace(classifier=head, config=config))
-    enough = int(slice_gold.any(axis=1).sum()) >= LEAST
-    if enough and encoder.strength is None and len(together) * len(taxonomy) <= CHOICES:
-        best_head(model, together, learned, (slice_vectors, slice_gold), documents=len(targets), seed=seed)
-    else:
-        fit_vectors(model, together, learned, encoder.strength or STRENGTH)
+    # The model itself is in use by other threads.
+    model = cast(FlatForSequenceClassification, SimpleNamespace(classifier=head))
+    fit_vectors(model, np.concatenate([vectors, encoder.vectors]), learned, encoder.strength)
     fitted = Head(head.weight.detach().numpy(), head.bias.detach().numpy(), untuned(taxonomy))
-    temperature = best_temperature(fitted.logits(slice_vectors), slice_gold, taxonomy) if enough else 1.0
+    temperature = best_temperature(fitted.logits(slice_vectors), slice_gold, taxonomy)
     return replace(fitted, suggesting=replace(fitted.suggesting, calibration=LeafSoftmax(taxonomy, temperature)))
 
 
 def best_temperature(logits: NDArray[np.float32], gold: NDArray[np.bool_], taxonomy: Taxonomy) -> float:
-    """Return the temperature of a softmax over leaves that makes the gold leaves of documents most likely."""
+    """Return the temperature of a softmax over leaves that makes the gold leaves of documents most likely.
+
+    It is 1 if fewer than 10 documents have a leaf.
+    """
     rows, leaves = np.nonzero(gold[:, taxonomy.leaves])
-    if not len(rows):
+    if len(set(rows.tolist())) < LEAST:
         return 1.0
 
     def likelihood(temperature: float) -> float:

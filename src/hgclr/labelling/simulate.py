@@ -122,9 +122,7 @@ def _sitting(
 
     def train() -> Head:
         learned, scored = np.flatnonzero(taken & ~in_slice), np.flatnonzero(taken & in_slice)
-        return learn(
-            encoder, vectors[learned], gold[learned].astype(np.float32), vectors[scored], gold[scored], seed=seed
-        )
+        return learn(encoder, vectors[learned], gold[learned].astype(np.float32), vectors[scored], gold[scored])
 
     head = train()
     for done in range(answers):

@@ -428,7 +428,6 @@ class Sitting:
             targets[~in_slice],
             vectors[documents[scored]],
             targets[scored] == 1,
-            seed=self._seed,
         )
         logits = head.logits(vectors[documents[scored]])
         on_slice = learning.slice_scores(logits, targets[scored] == 1, self.taxonomy, seed=self._seed)
