@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import pytest
 from hgclr.inference import HierarchicalClassifier
 from hgclr.taxonomy import Taxonomy
 from support.toy_service import make_classifier, serving, word_weights
-from support.watched_page import Watched
+from support.watched_page import Watched, chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -45,17 +44,8 @@ def graph_address(taxonomy: Taxonomy) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser, for one file of tests: while playwright is at work, no other test in the process can run a loop."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("there is no chromium on this machine")
-    with playwright.sync_playwright() as started:
-        playwright.expect.set_options(timeout=60_000)  # on a busy machine, with other tests beside these
-        # Test machines often run as root in a container, where Chromium's sandbox cannot start, and without a network.
-        quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
-        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", *quiet])
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ def find(words: list[str]) -> tuple[Any, list[str]]:
     command, rest = PROGRAM, words[1:]
     while hasattr(command, "commands") and rest and rest[0] in command.commands:
         command, rest = command.commands[rest[0]], rest[1:]
+    if rest and not is_placeholder(rest[0]) and (default := getattr(command, "default", None)):
+        command = command.commands[default]
     return command, rest
 
 

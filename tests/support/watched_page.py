@@ -1,14 +1,35 @@
-"""A page of the browser, under the strictest policy, and what it did."""
+"""A browser, and a page of it, under the strictest policy, with what it did."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Page, Request, Response, Route
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, Route
 
 STRICT = "default-src 'self'"
 """The policy that the page must work under, whatever the service's own allows."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start Chromium; skip the test where it or playwright is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as started:
+        playwright.expect.set_options(timeout=60_000)  # on a busy machine, with other tests beside these
+        # Test machines often run as root in a container, where Chromium's sandbox cannot start, and without a network.
+        quiet = ("--disable-background-networking", "--disable-component-update", "--disable-sync")
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", *quiet])
+        yield browser
+        browser.close()
 
 
 class Watched:

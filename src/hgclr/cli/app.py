@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from hgclr.cli import data, deploy, evaluate, machine, predict, taxonomy, train
+from hgclr.cli import data, deploy, evaluate, label, machine, predict, taxonomy, train
 from hgclr.cli.console import show_log, standard_error
 from hgclr.errors import HGCLRError, system_failure
 from hgclr.registry import merged, resolve
@@ -132,7 +132,7 @@ _add(
     serve=deploy.serve,
     export=deploy.export,
 )
-_add(DATA, data=data.app, taxonomy=taxonomy.app)
+_add(DATA, data=data.app, taxonomy=taxonomy.app, label=label.label)
 _add(MACHINE, doctor=machine.doctor, encoders=machine.encoders)
 for _place, _reference in merged("commands").items():
     if _place == "data prepare":

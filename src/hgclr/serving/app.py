@@ -99,6 +99,7 @@ def create_app(
         _predicting_routes(service),
         _converting_routes(service),
         _describing_routes(service),
+        taxonomy_routes(Taxonomy(**classifier.taxonomy.arguments() | {"descriptions": None})),
         _health_routes(service),
     ):
         app.include_router(routes)
@@ -305,11 +306,9 @@ def _converting_routes(service: Service) -> APIRouter:
 
 
 def _describing_routes(service: Service) -> APIRouter:
-    """Return the endpoints that describe the model and its label tree; their answers are built once."""
+    """Return the endpoint that describes the model; its answer is built once."""
     router = APIRouter()
     classifier, taxonomy = service.classifier, service.classifier.taxonomy
-    tree = Taxonomy(**taxonomy.arguments() | {"descriptions": None})
-    labels = _json_answer(tree.to_json())
     model = _json_answer(
         {
             "name": service.name,
@@ -323,6 +322,19 @@ def _describing_routes(service: Service) -> APIRouter:
             "version": version("hgclr"),
         }
     )
+
+    @router.get("/model", summary="The model", response_model=ModelAnswer, responses=_problems())
+    async def get_model() -> Response:
+        """Return the model's name and size, its decisions, and the limits of requests."""
+        return Response(model.body, media_type="application/json")
+
+    return router
+
+
+def taxonomy_routes(taxonomy: Taxonomy) -> APIRouter:
+    """Return the endpoint with the label tree; its answer is built once."""
+    router = APIRouter()
+    labels = _json_answer(taxonomy.to_json())
     headers = {"ETag": f'"{hashlib.sha256(labels.body).hexdigest()[:32]}"', "Cache-Control": "private, no-cache"}
 
     @router.get(
@@ -340,11 +352,6 @@ def _describing_routes(service: Service) -> APIRouter:
         if headers["ETag"] in known:
             return Response(status_code=304, headers=headers)
         return Response(labels.body, headers=headers, media_type="application/json")
-
-    @router.get("/model", summary="The model", response_model=ModelAnswer, responses=_problems())
-    async def get_model() -> Response:
-        """Return the model's name and size, its decisions, and the limits of requests."""
-        return Response(model.body, media_type="application/json")
 
     return router
 

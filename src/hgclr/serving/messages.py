@@ -89,7 +89,7 @@ async def on_invalid(request: Request, error: Exception) -> JSONResponse:
     place = [str(part) for part in first["loc"] if part != "body"]
     message = first["msg"]
     if first["type"] == "extra_forbidden":
-        known = list((ExplainRequest if request.url.path == "/explain" else PredictRequest).model_fields)
+        known = list(request.scope["route"].body_field.field_info.annotation.model_fields)
         near = get_close_matches(place[-1], known, n=1)
         message = "unknown field; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}")
     return error_answer(request.scope, "invalid", message, ".".join(place) or None)

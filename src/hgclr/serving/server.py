@@ -126,9 +126,9 @@ def raise_file_limit(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run(app: FastAPI, listener: socket.socket) -> None:
-    """Serve an application of :func:`~hgclr.serving.app.create_app` until SIGTERM or Ctrl-C."""
-    settings = app.state.service.settings
+def run(app: FastAPI, listener: socket.socket, settings: Settings | None = None) -> None:
+    """Serve an application until SIGTERM or Ctrl-C; the settings are by default those of its service."""
+    settings = settings or app.state.service.settings
     raise_file_limit(settings.max_connections)
     # uvicorn raises the signal again after it has stopped; the default handler would make the exit code nonzero.
     signal.signal(signal.SIGTERM, lambda *_: None)

@@ -2,6 +2,11 @@
 
 const ATTEMPTS = 4; // failures to connect before giving up
 
+let token = null; // sent with every call, if there is one
+
+/** Send a token with all further calls. */
+export const setToken = (value) => (token = value);
+
 /** An error answer of the service, or a failure to reach it. */
 export class ServiceError extends Error {
   constructor(message, { type = "internal", status = 0, retryAfter = null } = {}) {
@@ -38,10 +43,11 @@ export async function withRetries(request, { signal, waiting = () => {} } = {}) 
   }
 }
 
-/** Send a body as JSON, or a blob, which is answered with a blob. */
-async function call(path, { body, blob, signal } = {}) {
+/** Send a body as JSON, or a blob, which is answered with a blob. An answer without content is null. */
+export async function call(path, { body, blob, signal } = {}) {
   const content = blob ?? (body === undefined ? undefined : JSON.stringify(body));
   const headers = { Accept: blob ? "*/*" : "application/json" };
+  if (token) headers.Authorization = `Bearer ${token}`;
   if (content !== undefined) headers["Content-Type"] = blob ? blob.type : "application/json";
   let response;
   try {
@@ -52,6 +58,7 @@ async function call(path, { body, blob, signal } = {}) {
       signal,
     });
     if (blob && response.ok) return await response.blob();
+    if (response.status === 204) return null;
     const answer = await response.json();
     if (response.ok) return answer;
     throw refusal(response, answer?.error);

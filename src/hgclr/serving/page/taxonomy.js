@@ -18,8 +18,11 @@ export class Taxonomy {
     });
     const compare = new Intl.Collator("en", { numeric: true }).compare;
     for (const children of this.below.values()) children.sort((a, b) => compare(this.names[a], this.names[b]));
-    this.texts = labels.map(({ id, name, code = "", alt_labels: others = [] }) => {
-      return [name, code, ...others, id].map((text) => [fold(text), text]);
+    // What a search looks through: the names of a label, then its path, then its description.
+    this.texts = labels.map(({ id, name, code = "", alt_labels: others = [], description = "" }, label) => {
+      const path = this.path(label).map((node) => this.names[node]).join(" › ");
+      const kinds = [[name, code, ...others, id], [path], [description]];
+      return kinds.flatMap((texts, kind) => texts.map((text) => [fold(text), text, kind]));
     });
   }
 
@@ -52,17 +55,20 @@ export class Taxonomy {
     return places;
   }
 
-  /** Return labels of which the name, the code, an alternative name or the id has all words of a query, and which. */
+  /**
+   * Return labels of which a text has all words of a query, and that text: the name, the code, an alternative name or
+   * the id, or else the path or the description.
+   */
   search(query, limit) {
     const words = fold(query).split(/\s+/).filter(Boolean);
     if (!words.length) return [];
-    const better = (a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
+    const better = (a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || a[3] - b[3];
     const found = this.texts.flatMap((texts, label) => texts
       .filter(([folded]) => words.every((word) => folded.includes(word)))
-      .map(([folded, text]) => [rank(folded, words[0]), folded.length, label, text])
+      .map(([folded, text, kind]) => [kind, rank(folded, words[0]), folded.length, label, text])
       .sort(better)
       .slice(0, 1));
-    return found.sort(better).slice(0, limit).map(([, , label, text]) => ({ label, text }));
+    return found.sort(better).slice(0, limit).map(([, , , label, text]) => ({ label, text }));
   }
 }
 

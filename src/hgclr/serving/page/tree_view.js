@@ -99,6 +99,7 @@ export class TreeView {
   constructor(list, choose) {
     Object.assign(this, { list, choose, taxonomy: null, result: null, chosen: null, current: null });
     this.thresholdOf = () => null;
+    this.words = { idle: "", predicted: ", predicted", abstained: ", abstained", absent: ", not predicted" };
     this.unfolding = new Unfolding();
     this.rows = [];
     this.items = new Map(); // key of a row -> its element
@@ -143,6 +144,13 @@ export class TreeView {
     const key = `l${this.chosen}`;
     this.setChosen(null);
     this.focus(key);
+  }
+
+  /** Show and mark a label anywhere in the tree, without the focus. */
+  point(label) {
+    this.unfolding.pin(label, this.taxonomy);
+    this.setChosen(label);
+    this.items.get(`l${label}`).scrollIntoView({ block: "nearest" });
   }
 
   /** Show and focus a label anywhere in the tree. */
@@ -227,11 +235,10 @@ export class TreeView {
     item.classList.toggle("ticked", this.result !== null && threshold !== null);
     item.querySelector(".percent").textContent = probability === undefined ? "" : percent(probability);
     const others = this.taxonomy.placesOf(label).slice(1).map((place) => `, also under ${place.join(", ")}`);
-    const words = { idle: "", predicted: ", predicted", abstained: ", abstained", absent: ", not predicted" }[state];
     setAttributes(item, {
       "aria-expanded": row.expanded === undefined ? null : String(row.expanded),
       "aria-selected": String(label === this.chosen),
-      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + words + others.join(""),
+      "aria-label": this.taxonomy.names[label] + (probability === undefined ? "" : `, ${percent(probability)}`) + this.words[state] + others.join(""),
     });
   }
 
@@ -322,10 +329,10 @@ export class TreeView {
 
 const FOUND = 12; // limit on the labels that a search shows
 
-/** The search field; `found(label)` is called with the chosen label. */
+/** The search field: `found(label)` gets the chosen label, `moved(label)` the one that Enter would choose. */
 export class SearchBox {
-  constructor(found, input, list) {
-    Object.assign(this, { found, taxonomy: null, labels: [], active: -1 });
+  constructor(found, input, list, moved = () => {}) {
+    Object.assign(this, { found, moved, taxonomy: null, labels: [], active: -1 });
     Object.assign(this, { input: byId(input), list: byId(list) });
     this.input.addEventListener("input", () => this.search());
     this.input.addEventListener("focus", () => this.search());
@@ -358,11 +365,12 @@ export class SearchBox {
   option({ label, text }, place) {
     const [above, ...others] = this.taxonomy.placesOf(label);
     const name = this.taxonomy.names[label];
+    const path = [...above, name].join(" › ");
     return element(
       "li",
       { role: "option", id: `${this.list.id}-${place}`, "data-place": place },
       element("bdi", { class: "name" }, name),
-      text === name ? null : element("bdi", { class: "quiet" }, text),
+      text === name || text === path ? null : element("bdi", { class: "quiet clamp" }, text),
       above.length ? element("bdi", { class: "quiet" }, above.join(" › ")) : null,
       ...others.map(alsoUnder),
     );
@@ -374,6 +382,7 @@ export class SearchBox {
     if (place < 0) this.input.removeAttribute("aria-activedescendant");
     else this.input.setAttribute("aria-activedescendant", `${this.list.id}-${place}`);
     this.list.children[place]?.scrollIntoView({ block: "nearest" });
+    if (place >= 0) this.moved(this.labels[place].label);
   }
 
   pressed(event) {
