@@ -190,6 +190,20 @@ def print_calibrated(found: Calibrated, console: Console) -> None:
         console.say(line)
 
 
+def print_pool(found: Mapping[str, Any], console: Console) -> None:
+    """Print how many unlabelled texts were read and labelled, and the scores on dev without and with them."""
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in found["left_out"].items())
+    console.say(f"unlabelled texts: {found['texts']:,}" + (f"; left out: {left_out}" if left_out else ""))
+    best = max(found["tried"], key=lambda one: float(one["dev"]))
+    console.say(f"pseudo-labels: {best['texts']:,} texts")
+    verdict = "the head learned from them is kept" if found["kept"] else "not kept: the model stays as it was"
+    if found["dev"] is None:
+        console.say(f"Micro-F1 on a tenth of them, held out: {100 * best['dev']:.1f}; {verdict}")
+    else:
+        change = f"{100 * found['dev']:.1f} → {100 * best['dev']:.1f}"
+        console.say(f"mean of Micro- and Macro-F1 on dev: {change}; {verdict}")
+
+
 def print_candidates(found: Calibrated, console: Console) -> None:
     """Print all decisions that were compared, and mark the chosen ones."""
     rows = []

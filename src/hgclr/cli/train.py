@@ -66,6 +66,9 @@ def train(
         Literal["names", "head", "full"] | None,
         option("Train nothing, a head on vectors of the encoder, or both; default: full.", metavar="EFFORT"),
     ] = None,
+    unlabelled: Annotated[
+        Path | None, file("Texts without labels to learn from as well; default: unlabelled.* in the data.")
+    ] = None,
     settings: Settings = None,
     output: Annotated[Path | None, folder("Folder to write; default: runs/NAME, by the data.")] = None,
     start: Annotated[
@@ -99,6 +102,8 @@ def train(
 
     Example: **hgclr train my-data --effort head --output runs/quick**
 
+    Example: **hgclr train my-data --unlabelled texts.csv**
+
     Next: **hgclr evaluate** writes a report, **hgclr predict** labels texts, **hgclr serve** starts a web service.
     """
     if source is None:
@@ -110,6 +115,7 @@ def train(
     options = {
         "model.preset": preset,
         "training.effort": effort,
+        "data.unlabelled": unlabelled,
         "training.calibrate": None if calibrate is None else str(calibrate).lower(),
         "model.start": start,
         "model.label_changes": changes,
@@ -134,7 +140,7 @@ def train(
     # Before torch is imported: each rank would warn that an encoder could have parameters without gradient.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from hgclr.cli.progress import TrainingProgress
-    from hgclr.cli.tables import print_calibrated, print_scores
+    from hgclr.cli.tables import print_calibrated, print_pool, print_scores
     from hgclr.provenance import Stopwatch
     from hgclr.training import train as run_training
 
@@ -172,6 +178,8 @@ def train(
         print_scores(f"{run.model.architecture} on {as_written(run.data.path)}", rows, console)
     if result.calibrated is not None:
         print_calibrated(result.calibrated, console)
+    if "unlabelled" in metrics:
+        print_pool(metrics["unlabelled"], console)
     model = str(result.model)
     commands = [["evaluate", model, as_written(run.data.path)]] if "test" in metrics else []
     commands += [["predict", model, "your text"], ["serve", model]]

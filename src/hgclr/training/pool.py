@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import datasets
 import numpy as np
+import pyarrow
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from hgclr.data.folder import DataFolder, DocumentSet
 from hgclr.data.readers import SUFFIXES, text_hash
 from hgclr.data.texts import Texts, read_texts
-from hgclr.data.tokens import SplitWords
+from hgclr.data.tokens import SplitWords, sample_documents
 from hgclr.decisions.review import TrainingDistance, margins, tree_scores
 from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
-from hgclr.models import FlatForSequenceClassification
-from hgclr.training.fitting import Fitted, fit, label_counts, score_splits
+from hgclr.models import FlatForSequenceClassification, architecture_of
+from hgclr.training.fitting import Fitted, label_counts, score_splits
 from hgclr.training.head import encode_all
-from hgclr.training.settings import RunConfig, TrainingSettings
+from hgclr.training.settings import RunConfig
 from hgclr.training.trainer import Collator
 
 logger = logging.getLogger(__name__)
 ROUNDS = 2
 """Rounds of labelling the texts and learning from them; the second starts only if the first helped."""
 MOST = (10, 30)
-"""Texts that a leaf gets at most; dev decides."""
-MOST_FROM_NAMES = 30
-"""The same without dev."""
+"""Limits on the texts of a leaf that are tried; without dev, the last is taken."""
 DOUBT = 0.05
 """A label above this probability that is not on the path of the chosen leaf is unknown, and not wrong."""
 AGREEMENT = 0.8
@@ -59,7 +59,9 @@ def read_pool(run: RunConfig, data: DataFolder | DocumentSet) -> Texts | None:
     if isinstance(data, DataFolder):
         columns += [data.form.text_column, data.source_text_column]
     for split in data.splits:
-        known |= {text_hash(document.text): f"in {split}" for document in data.usable(split)}
+        learned = split == "train" and run.data.limit is not None
+        sample = (run.data.limit or 0, run.training.seed) if learned else None
+        known |= {text_hash(document.text): f"in {split}" for document in sample_documents(data, split, sample)}
     texts = read_texts([str(place)], text_columns=[name for name in columns if name], known=known)
     if not texts.texts:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in texts.left_out.items()) or "no rows"
@@ -81,23 +83,14 @@ class Trained:
 
     @property
     def quality(self) -> float:
-        """The mean of Micro- and Macro-F1 on dev, on documents that decisions were not tuned on."""
+        """The mean of Micro- and Macro-F1 on dev, of documents that decisions were not tuned on if possible."""
         if self.fitted.calibrated is not None:
             return self.fitted.calibrated.after.by("both")
         dev = self.fitted.metrics["dev"]
         return float(dev["micro"]["f1"] + dev["macro"]["f1"]) / 2
 
 
-def fit_with_pool(
-    fitting: Callable[..., Fitted],
-    model: FlatForSequenceClassification,
-    tokens: Mapping[str, datasets.Dataset],
-    pool: datasets.Dataset,
-    settings: TrainingSettings,
-    collator: Collator,
-    begin: Callable[[str, int | None], None],
-    **options: Any,
-) -> Fitted:
+def fit_with_pool(training: partial[Fitted], splits: Mapping[str, datasets.Dataset], pool: datasets.Dataset) -> Fitted:
     """Train as :func:`~hgclr.training.fitting.fit` does, then learn from unlabelled texts, and keep the better model.
 
     The trained model labels the texts (:func:`pseudo_labels`). A head is fitted to the encoder as it was before
@@ -106,56 +99,61 @@ def fit_with_pool(
     tenth of the pseudo-labelled texts is held out, and the head is kept if it gives them their pseudo-labels.
 
     Args:
-        fitting: fits the model, with the arguments ``train``, ``dev``, ``settings`` and those of ``options``.
-        model: trained in place.
-        tokens: the splits.
+        training: ``fit`` with all arguments but the splits; its model is trained in place.
+        splits: train, dev and test as tokens, if they are there.
         pool: the unlabelled texts as tokens.
-        settings: of the first training.
-        collator, begin: as in ``fit``.
-        options: further arguments of the first training.
     """
-    taxonomy, train, dev = model.config.taxonomy, tokens.get("train"), tokens.get("dev")
+    (model, tokenizer), given = training.args, training.keywords
+    settings, on_documents, on_stage = given["settings"], given["on_documents"], given["on_stage"]
+    if not isinstance(model, FlatForSequenceClassification):
+        what = f"unlabelled texts need a flat model, and this one is {architecture_of(model)}"
+        raise InputError(what, remedy="set model.architecture=flat, or data.unlabelled=none")
+    taxonomy, train, dev = model.config.taxonomy, splits.get("train"), splits.get("dev")
+    collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length, on_documents)
+
+    def begin(stage: str, total: int | None = None) -> None:
+        if on_stage is not None:
+            on_stage(stage, total)
+
     start = deepcopy(model.state_dict())
-    best = first = Trained.of(model, fitting(train, dev, settings=settings, **options))
-    tried, learned = list[dict[str, float]](), dict[str, int]()
-    for _ in range(ROUNDS if dev is not None else 1):
+    best = first = Trained.of(model, training(train, dev, test=splits.get("test")))
+    warn_of_unlike(model, tokenizer, train, pool, collator)
+    head = settings.model_copy(update={"effort": "head"} | ({} if dev is not None else {"calibrate": False}))
+    tried, learned = list[dict[str, float]](), torch.zeros(len(taxonomy), dtype=torch.long)
+    for _ in range(ROUNDS):
         begin("labelling unlabelled texts", len(pool))
         logits, _ = encode_all(model, pool, collator, lambda batch: model(**batch).logits, len(taxonomy))
-        teacher, before = best.fitted, best
-        for most in MOST if dev is not None else (MOST_FROM_NAMES,):
-            labelled = pseudo_labels(pool, logits, teacher.decisions, most)
-            documents = labelled if train is None else datasets.concatenate_datasets([_certain(train), labelled])
+        teacher = best
+        for most in MOST if dev is not None else MOST[-1:]:
+            labelled = pseudo_labels(pool, logits, teacher.fitted.decisions, most)
+            documents = labelled if train is None else datasets.concatenate_datasets([without_doubt(train), labelled])
             model.load_state_dict(start)
-            head = settings.model_copy(
-                update={"effort": "head", "calibrate": settings.calibrate if dev is not None else False}
-            )
-            student = Trained.of(model, fitting(documents, dev, settings=head))
-            tried.append({"most": most, "texts": len(labelled), "dev": student.quality})
-            better = student.quality > best.quality
+            fitted = training(documents, dev, settings=head, lora=None, output=None, on_start=None)
             if dev is None:
-                better = student.fitted.metrics["dev"]["micro"]["f1"] >= AGREEMENT
-                student = replace(student, fitted=replace(student.fitted, decisions=replace(teacher.decisions, calibration=None)))
-            if better:
-                best = student
-                learned = dict(zip(taxonomy.ids, label_counts(labelled, len(taxonomy)).tolist(), strict=True))
+                fitted = replace(fitted, decisions=replace(first.fitted.decisions, calibration=None))
+            student = Trained.of(model, fitted)
+            tried.append({"most": most, "texts": len(labelled), "dev": student.quality})
+            if student.quality > (best.quality if dev is not None else AGREEMENT):
+                best, learned = student, label_counts(labelled, len(taxonomy))
         model.load_state_dict(best.weights)
-        if best is before:
+        if best is teacher or dev is None:
             break
     model.config.split_words = first.split_words
-    fitted = best.fitted
-    counts = label_counts(train, len(taxonomy))
-    decisions = {"": fitted.decisions, "_at_0.5": fitted.untuned}
-    splits = {name: split for name, split in tokens.items() if name in ("dev", "test")}
-    metrics = {name: value for name, value in fitted.metrics.items() if not name.startswith("dev")}
-    metrics |= score_splits(model, splits, collator, decisions, counts, begin)
-    metrics["unlabelled"] = {
+    before, metrics = first.fitted.metrics, best.fitted.metrics
+    unlabelled = {
         "texts": len(pool),
+        "kept": best is not first,
         "dev": None if dev is None else first.quality,
         "tried": tried,
-        "kept": best is not first,
-        "labels": {name: count for name, count in learned.items() if count},
+        "labels": {taxonomy.ids[label]: int(learned[label]) for label in learned.nonzero().flatten().tolist()},
     }
-    return replace(fitted, metrics=metrics)
+    if best is not first:
+        decisions = {"": best.fitted.decisions, "_at_0.5": best.fitted.untuned}
+        scored = {name: split for name, split in splits.items() if name != "train"}
+        metrics = {name: value for name, value in metrics.items() if not name.startswith("dev")}
+        metrics |= score_splits(model, scored, collator, decisions, label_counts(train, len(taxonomy)), begin)
+        unlabelled["before"] = before
+    return replace(best.fitted, metrics=metrics | {"unlabelled": unlabelled})
 
 
 def pseudo_labels(
@@ -183,14 +181,39 @@ def pseudo_labels(
     labels = [taxonomy.closure([end]) for end in taxonomy.leaves[leaf[kept]].tolist()]
     possible = decisions.probabilities(logits[kept]) > DOUBT
     unsure = [np.setdiff1d(np.flatnonzero(row), own) for row, own in zip(possible, labels, strict=True)]
-    feature = pool.features["labels"]
-    columns = {"labels": [own.astype(np.int32) for own in labels], "unsure": [row.astype(np.int32) for row in unsure]}
-    found = pool.select(kept).remove_columns("labels")
-    for name, rows in columns.items():
-        found = found.add_column(name, rows, feature=feature)
-    return found
+    table = pool.select(kept).with_format("arrow")[:]
+    for name, rows in (("labels", labels), ("unsure", unsure)):
+        column = pyarrow.array(rows, pyarrow.list_(pyarrow.int32()))
+        table = table.drop_columns([name] if name in table.column_names else []).append_column(name, column)
+    return datasets.Dataset(table)
 
 
-def _certain(train: datasets.Dataset) -> datasets.Dataset:
-    """Return documents with the column of :func:`pseudo_labels` for unknown labels, which is empty."""
+def without_doubt(train: datasets.Dataset) -> datasets.Dataset:
+    """Return labelled documents with the column ``unsure``, which is empty."""
     return train.add_column("unsure", [[]] * len(train), feature=train.features["labels"])
+
+
+def warn_of_unlike(
+    model: FlatForSequenceClassification,
+    tokenizer: PreTrainedTokenizerBase,
+    train: datasets.Dataset | None,
+    pool: datasets.Dataset,
+    collator: Collator,
+) -> None:
+    """Warn if most of the unlabelled texts are in another language than train, or far from all its texts."""
+    if train is None or model.config.split_words is None:
+        return
+    split_words = SplitWords(**model.config.split_words)
+    foreign = split_words.unlike(pool, tokenizer.backend_tokenizer)
+    samples = [each.select(range(0, len(each), -(-len(each) // COMPARED))) for each in (train, pool)]
+    width = model.config.text_encoder.hidden_size
+    known, others = (
+        encode_all(model, each, collator, lambda batch: model.encode(**batch), width)[0] for each in samples
+    )
+    far = float((TrainingDistance(known)(others) > 0).mean())
+    for share, what in (
+        (foreign, "have far more unknown words than train, as in another language"),
+        (far, "are far from all texts in train"),
+    ):
+        if share > MOSTLY:
+            logger.warning("%.0f %% of the unlabelled texts %s: check data.unlabelled", 100 * share, what)

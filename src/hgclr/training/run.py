@@ -34,6 +34,7 @@ from hgclr.training import run_checks as checks
 from hgclr.training.changed_tree import changed_model
 from hgclr.training.distributed import first_rank_first, gather_objects, on_first_rank, process_group
 from hgclr.training.fitting import Fitted, Plan, fit
+from hgclr.training.pool import fit_with_pool, read_pool
 from hgclr.training.settings import RunConfig
 
 logger = logging.getLogger(__name__)
@@ -115,14 +116,19 @@ def train(
             model, tokenizer, data = new_model(run, data)
         else:
             model, tokenizer, data = started_model(run, local(run.model.start), data)
+        pool = read_pool(run, data)
         tokens = tokenize_splits(run, data, tokenizer, model.config.max_length, on_documents, begin)
-        on_first_rank(lambda: _record_documents(run, tokens))
-        fitted = fit(
+        unlabelled = None
+        if pool is not None:
+            texts = (Document(text, ()) for text in pool.texts)
+            unlabelled = tokenize_documents(texts, tokenizer, max_length=model.config.max_length)
+        documents = tokens if unlabelled is None else {**tokens, "unlabelled": unlabelled}
+        on_first_rank(lambda: _record_documents(run, documents))
+        splits = tokens if score_test else {name: split for name, split in tokens.items() if name != "test"}
+        training = partial(
+            fit,
             model,
             tokenizer,
-            tokens.get("train"),
-            tokens.get("dev"),
-            test=tokens.get("test") if score_test else None,
             settings=run.resolved_training,
             label_documents=run.uses_label_documents,
             lora=run.model.lora,
@@ -134,6 +140,11 @@ def train(
             on_start=on_start,
             on_stage=on_stage,
         )
+        if unlabelled is None or pool is None:
+            fitted = training(splits.get("train"), splits.get("dev"), test=splits.get("test"))
+        else:
+            fitted = fit_with_pool(training, splits, unlabelled)
+            fitted.metrics["unlabelled"] |= {"left_out": dict(pool.left_out)}
         fitted.metrics["documents"] = {name: len(split) for name, split in tokens.items()}
         begin("saving")
         return save_run(run, model, tokenizer, fitted, where, stopwatch)
