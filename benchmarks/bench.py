@@ -21,7 +21,6 @@ import label_scaling
 import prediction_speed
 import startup
 import training_speed
-from hgclr.cli.console import quiet_libraries
 from measuring import arguments_of, show, write
 
 RESULTS = Path(__file__).parent / "results"
@@ -156,7 +155,6 @@ def main() -> None:
     for name in ("arxiv", "clinc150"):
         if not (arguments.data / name).is_dir():
             sys.exit(f"error: {arguments.data} has no data folder {name}; give --data a folder with arxiv and clinc150")
-    quiet_libraries()
     goals: list[Goal] = []
     for name, (run, judge) in plan(arguments.data, arguments.model, full=arguments.full).items():
         if arguments.only and name not in arguments.only:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.inference import HierarchicalClassifier
 from hgclr.inference.backends import Backend
@@ -153,7 +152,6 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1_000_000)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(arguments.data, model=arguments.model, encoder=arguments.encoder, texts=arguments.texts)
     write(result, arguments.output)
     rows = []

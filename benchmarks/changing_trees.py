@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
 from hgclr.inference import HierarchicalClassifier
@@ -177,7 +176,6 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(
         arguments.data,
         seeds=arguments.seeds,

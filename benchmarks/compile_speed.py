@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.taxonomy import Taxonomy
@@ -109,7 +108,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="systems to measure")
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     found = run(arguments.encoder, arguments.batches, arguments.rounds, arguments.only)
     setting = {"encoder": arguments.encoder, "batch": BATCH, "batches": arguments.batches, "rounds": arguments.rounds}
     write({"setting": setting, "contenders": found, **provenance()}, arguments.output)

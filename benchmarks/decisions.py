@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.decisions.decoding import RULES, Rule
 from hgclr.decisions.settings import METHODS, Decisions, fit_calibration, sigmoid
@@ -164,7 +163,6 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=4000, help="maximum number of dev and of test documents")
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     runs = [measure(model, DataFolder(arguments.data), limit=arguments.limit) for model in arguments.models]
     result = {"data": arguments.name, **provenance(), "models": len(runs), **gathered(runs), "runs": runs}
     for part in ("rules", "thresholds"):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
 from hgclr.evaluation.explanation import Method
@@ -58,7 +57,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     classifier = HierarchicalClassifier.load(arguments.model)
     folder = DataFolder(arguments.data, taxonomy=classifier.taxonomy)
     texts = [document.text for document in sample_documents(folder, "test", (arguments.texts, arguments.seed))]

@@ -20,7 +20,6 @@ import onnx_ir
 from numpy.typing import NDArray
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.export.onnx import add_constant, trace
 from hgclr.inference.backends import import_onnxruntime, session_options
 from hgclr.models import FlatForSequenceClassification
@@ -198,7 +197,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     import_onnxruntime().set_default_logger_severity(3)  # it warns about an option that is set twice
     result = run(encoder=arguments.encoder, tokens=arguments.tokens, rounds=arguments.rounds)
     write(result, arguments.output)

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
 from hgclr.models import architecture as find_architecture
@@ -127,7 +126,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    quiet_libraries()
     if arguments.one:
         architecture, labels = arguments.one
         print(json.dumps(measure(int(labels), architecture, arguments.data, arguments.encoder, arguments.rounds)))

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.models import FlatForSequenceClassification
 from hgclr.models.base import load_tokenizer
 from hgclr.models.pretrained import load_encoder_config
@@ -73,7 +72,6 @@ def take_steps(
 
 def measure(encoder: str, batch: int, length: int, steps: int, **how: bool) -> dict[str, Any]:
     """Return the seconds of the steps and the peak memory that they add, in bytes."""
-    quiet_libraries()
     tokenizer, config = load_tokenizer(encoder), load_encoder_config(encoder)
     small = AutoConfig.for_model(config.model_type, vocab_size=len(tokenizer), hidden_size=12, num_hidden_layers=1)
     take_steps(small, tokenizer, 2, 8, 1, **how)  # libraries allocate their own memory here

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.export.onnx import export_onnx
 from hgclr.inference import HierarchicalClassifier
@@ -84,7 +83,6 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=512)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(
         arguments.data,
         encoder=arguments.encoder,

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase, pipeline
 
 import published_style
-from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from hgclr.data.folder import Document
 from hgclr.export.onnx import export_onnx
@@ -222,7 +221,6 @@ def main() -> None:
     parser.add_argument("--pipeline-batches", type=int, nargs="+", default=PIPELINE_BATCHES)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(
         arguments.data,
         model=arguments.model,

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.data import DataFolder
 from measuring import arguments_of, in_turns, provenance, show, spread, write
 
@@ -84,7 +83,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(arguments.data, model=arguments.model, encoder=arguments.encoder, rounds=arguments.rounds)
     write(result, arguments.output)
     rows = [

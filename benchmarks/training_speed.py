@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from cost_model import Encoder
-from hgclr.cli.console import quiet_libraries
 from hgclr.config import PRESETS
 from hgclr.data import DataFolder
 from hgclr.data.tokens import tokenize_split
@@ -171,7 +170,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), help="systems to measure")
     parser.add_argument("--output", type=Path, help="write the result to this JSON file")
     arguments = parser.parse_args()
-    quiet_libraries()
     result = run(
         arguments.data,
         encoder=arguments.encoder,

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from hgclr.cli.console import quiet_libraries
 from hgclr.cli.options import number_list
 from hgclr.data.folder import DataFolder
 from hgclr.data.tokens import sample_documents
@@ -73,7 +72,6 @@ def main() -> None:
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--output", type=Path, required=True, help="folder")
     arguments = parser.parse_args()
-    quiet_libraries()
     torch.set_num_threads(1)
     file = arguments.output / f"{arguments.name}-{arguments.limit}.json"
     seeds = json.loads(file.read_text(encoding="utf-8"))["seeds"] if file.is_file() else {}
