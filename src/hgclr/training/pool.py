@@ -108,7 +108,8 @@ def fit_with_pool(training: partial[Fitted], splits: Mapping[str, datasets.Datas
     if not isinstance(model, FlatForSequenceClassification):
         what = f"unlabelled texts need a flat model, and this one is {architecture_of(model)}"
         raise InputError(what, remedy="set model.architecture=flat, or data.unlabelled=none")
-    taxonomy, train, dev = model.config.taxonomy, splits.get("train"), splits.get("dev")
+    taxonomy, labelled_ones = model.config.taxonomy, settings.effort != "names"
+    train, dev = (splits.get(name) if labelled_ones else None for name in ("train", "dev"))
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length, on_documents)
 
     def begin(stage: str, total: int | None = None) -> None:
@@ -116,7 +117,7 @@ def fit_with_pool(training: partial[Fitted], splits: Mapping[str, datasets.Datas
             on_stage(stage, total)
 
     start = deepcopy(model.state_dict())
-    best = first = Trained.of(model, training(train, dev, test=splits.get("test")))
+    best = first = Trained.of(model, training(splits.get("train"), splits.get("dev"), test=splits.get("test")))
     warn_of_unlike(model, tokenizer, train, pool, collator)
     head = settings.model_copy(update={"effort": "head"} | ({} if dev is not None else {"calibrate": False}))
     tried, learned = list[dict[str, float]](), torch.zeros(len(taxonomy), dtype=torch.long)
