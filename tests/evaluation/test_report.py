@@ -45,7 +45,12 @@ def evil() -> Scored:
 
 @pytest.fixture(scope="module")
 def evil_content(evil: Scored) -> dict[str, Any]:
-    return evil.content(training_counts=np.array([4, 3, 2, 1])) | {"model": EVIL, "command": EVIL, "data": EVIL}
+    return evil.content(training_counts=np.array([4, 3, 2, 1])) | {
+        "model": EVIL,
+        "command": EVIL,
+        "data": EVIL,
+        "pseudo_labels": {EVIL: 1234, "b": 5},
+    }
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +76,7 @@ def test_the_page_is_self_contained_and_escaped(evil: Scored, evil_page: str) ->
     assert tree["right"] == (evil.gold & (evil.probabilities > 0.5)).sum(axis=0).tolist()
     policy = next(values["content"] for _, values in page.attributes if "http-equiv" in values)
     assert (policy or "").startswith("default-src 'none'; img-src data:;")
+    assert evil_page.index("1,234</td>") < evil_page.index(">5</td>")
     meanings = re.findall(r'<span class="meaning">([^<]+)</span>', evil_page)
     assert len(set(meanings)) == len(HEADLINES)  # every score is explained
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -42,9 +43,19 @@ from hgclr.cli.options import (
     reading_options,
 )
 from hgclr.errors import InputError, require_extra
-from hgclr.files import check_output, json_bytes, write_files
+from hgclr.files import check_output, json_bytes, read_json, write_files
 
 logger = logging.getLogger(__name__)
+
+
+def pseudo_labels_of(model: str) -> dict[str, int] | None:
+    """Return how many unlabelled texts of each label a model learned from, as its run recorded; None if none."""
+    metrics = Path(model).resolve().parent / "metrics.json"
+    if not metrics.is_file():
+        return None
+    with suppress(InputError, AttributeError):
+        return read_json(metrics).get("unlabelled", {}).get("labels") or None
+    return None
 
 
 @reading_options
@@ -87,7 +98,8 @@ def evaluate(
             from hgclr.evaluation.report import report
 
             command = command_line(["hgclr", *sys.argv[1:]])
-            scores = report(classifier, documents, split, output, name=model, command=command, **options)["scores"]
+            options |= {"name": model, "command": command, "pseudo_labels": pseudo_labels_of(model)}
+            scores = report(classifier, documents, split, output, **options)["scores"]
     if json_file is not None:
         content = {"model": model, "data": as_written(data), "split": split, "decisions": decisions.to_json()}
         write_result(json_file, content | {"scores": scores, "machine": machine()})
@@ -227,6 +239,8 @@ def audit(
     write_result(json_file, found.to_json())
     console = results(json_file)
     print_audit(found, console)
+    if len(sources) == 2 and (pseudo := pseudo_labels_of(sources[0])) is not None:
+        console.say(f"the model also learned from unlabelled texts, with {len(pseudo):,} labels; see its metrics.json")
     if output is not None:
         print_written(write_audit(output, found, raw=raw)[:1], console)
 

@@ -119,6 +119,7 @@ def report(
     decisions: Decisions | None = None,
     limit: int | None = None,
     command: str = "",
+    pseudo_labels: Mapping[str, int] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
@@ -137,6 +138,7 @@ def report(
         decisions: by default the model's.
         limit: size of a random sample of the documents, the same every time.
         command: the command line, shown in the report.
+        pseudo_labels: the unlabelled texts of each label that the model learned from, if any.
         resamples: number of resamples for confidence intervals and comparisons.
         seed: seed of the resamples; only reports with the same resamples can be compared.
         progress: called with the number of documents scored since the last call.
@@ -162,7 +164,13 @@ def report(
         if bad:
             logger.warning("%s: label frequencies leave out %d bad rows", folder.split_path("train"), bad)
     content = report_content(
-        collected, model=name, data=str(folder.path), split=split, command=command, training_counts=counts
+        collected,
+        model=name,
+        data=str(folder.path),
+        split=split,
+        command=command,
+        training_counts=counts,
+        pseudo_labels=pseudo_labels,
     )
     plots = draw_plots(content)
     files = {PAGE: report_page(content, plots).encode(), FILE: json_file(content)}
@@ -179,7 +187,14 @@ def json_file(content: Content) -> bytes:
 
 
 def report_content(
-    collected: Collector, *, model: str, data: str, split: str, command: str, training_counts: Counts | None = None
+    collected: Collector,
+    *,
+    model: str,
+    data: str,
+    split: str,
+    command: str,
+    training_counts: Counts | None = None,
+    pseudo_labels: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the content of report.json, in plain Python types.
 
@@ -221,6 +236,7 @@ def report_content(
         "confusions": confusions,
         "worst_labels": _worst(collected),
         "labels": _labels(collected, training_counts),
+        "pseudo_labels": pseudo_labels,
         "resampled": resampled.to_json(),
         "command": command,
         "machine": machine(),
