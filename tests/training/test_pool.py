@@ -196,3 +196,26 @@ def test_other_architectures_say_so(few: tuple[Path, list[str]], tmp_path: Path)
     run.model = run.model.model_copy(update={"architecture": "hiagm-tp"})
     with pytest.raises(InputError, match="unlabelled texts need a flat model"):
         train(run)
+
+
+def test_a_run_stopped_while_texts_are_labelled_is_resumed(
+    encoder: str, few: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    data, texts = few
+    write_lines(data / "unlabelled.jsonl", texts)
+    whole = train(settings(data, encoder, tmp_path / "whole", effort="full", epochs=1))
+
+    def stop(stage: str, total: int | None) -> None:
+        if stage == "labelling unlabelled texts":
+            raise KeyboardInterrupt
+
+    run = settings(data, encoder, tmp_path / "stopped", effort="full", epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, on_stage=stop)
+    write_lines(data / "unlabelled.jsonl", texts[:-1])
+    with pytest.raises(InputError, match="other documents in unlabelled"):
+        train(run, resume=True)
+    write_lines(data / "unlabelled.jsonl", texts)
+    resumed = train(run, resume=True)
+    assert resumed.metrics["test"] == whole.metrics["test"]
+    assert (resumed.model / "model.safetensors").read_bytes() == (whole.model / "model.safetensors").read_bytes()
