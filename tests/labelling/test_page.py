@@ -105,7 +105,7 @@ def test_every_kind_of_answer_by_keyboard(page: Page, sitting: MemorySitting) ->
     shows(page, 4)
     press(page, "m", "Digit1", "Digit2", "m", "Enter")  # several paths without Shift
     shows(page, 5)
-    press(page, "/", *"theory", "Enter", "Enter")
+    press(page, "/", *"mirrors", "Escape", "/", *"theory", "Enter", "Enter")
     shows(page, 6)
     press(page, "/", *"society la", "Enter", "/", *"mirrors", "Shift+Enter", "Enter")
     shows(page, 7)
@@ -162,7 +162,7 @@ def test_words_suggestions_and_names_are_text(page: Page, sitting: MemorySitting
     for _ in range(11):
         press(page, "x")
         expect(page.locator("#work")).not_to_have_attribute("aria-busy", "true")
-    expect(page.locator("#hint")).to_contain_text("random sample")
+    expect(page.locator("#hint")).to_contain_text("random slice")
     expect(page.get_by_role("list", name="Suggested paths")).to_be_hidden()
     press(page, "x")
     expect(page.locator("#document")).to_have_text("There is no text left.")
@@ -312,7 +312,7 @@ def test_a_sitting_of_sixty_answers(context: BrowserContext, start: Callable[...
         if number == 30:
             expect(page.locator("#model-state")).to_have_text(re.compile("^model [1-9]"))
     assert sorted(keys)[len(keys) // 2] <= 2
-    expect(page.locator("#facts")).to_have_text("60 answers to 80 texts")
+    expect(page.locator("#facts")).to_have_text("60 of 80 texts answered")
     rows = read_answers(tmp_path)
     assert len(rows) == 60
     assert all(labels == [gold] for _, _, gold, labels in rows)

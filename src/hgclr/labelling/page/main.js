@@ -70,7 +70,12 @@ byId("note").addEventListener("keydown", (event) => {
   event.stopPropagation();
   byId("document").focus();
 });
-byId("find").addEventListener("keydown", (event) => (adding = event.shiftKey), true);
+byId("find").addEventListener("keydown", (event) => {
+  adding = event.shiftKey;
+  if (event.key !== "Escape") return; // which leaves the search at once; the page's own key then returns to the text
+  byId("find").value = "";
+  search.close();
+}, true);
 byId("found-labels").addEventListener("click", (event) => (adding = event.shiftKey), true);
 // Enter on what is chosen accepts; the first Enter on an option or in the tree chooses it.
 document.addEventListener("keydown", (event) => {

@@ -12,7 +12,7 @@ export function showProgress(progress, taxonomy) {
   document.title = `${progress.folder} · hgclr label`;
   const names = Object.keys(people);
   const self = progress.user === "me" ? "" : `${progress.user} · `;
-  byId("facts").textContent = `${self}${count(answers, "answer")} to ${count(documents, "text")}`;
+  byId("facts").textContent = `${self}${answers.toLocaleString("en")} of ${count(documents, "text")} answered`;
   byId("disagreements-count").textContent = progress.disagreements;
   byId("advice").textContent = sentence(progress.advice);
   const model = progress.model === null ? "no model yet" : `model ${progress.model}`;

@@ -39,7 +39,7 @@ export class TaskView {
       });
       return `Different answers. ${said.join("; ")}.`;
     }
-    if (hidden) return "Part of the random sample for dev and test: no suggestions here, so that they do not lead you.";
+    if (hidden) return "This text is in the random slice for dev and test. Suggestions are hidden, so that they do not lead you.";
     return this.options.length ? "" : "There are no suggestions yet.";
   }
 
@@ -78,6 +78,9 @@ export class TaskView {
     });
     byId("chosen").replaceChildren(...chosen.map((label) => this.chip(label)));
     byId("none-chosen").hidden = chosen.length > 0;
+    byId("none-chosen").textContent = this.options.length
+      ? "Choose a suggested path, or find one among the labels."
+      : "Find a path among the labels.";
     byId("accept").disabled = byId("parent").disabled = !chosen.length;
     this.mark();
   }
