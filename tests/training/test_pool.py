@@ -16,15 +16,8 @@ from hgclr.decisions.settings import Decisions
 from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, pool, train
-from hgclr.training.pool import DOUBT, pseudo_labels, read_pool, without_doubt
+from hgclr.training.pool import DOUBT, pseudo_labels, read_pool
 from support.toy import random_tree
-
-
-def tokens(count: int) -> datasets.Dataset:
-    numbers = datasets.List(datasets.Value("int32"))
-    features = datasets.Features(input_ids=numbers, labels=numbers, length=datasets.Value("int32"))
-    rows = {"input_ids": [[row] for row in range(count)], "labels": [[]] * count, "length": [1] * count}
-    return datasets.Dataset.from_dict(rows, features=features)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,11 +41,10 @@ def test_pseudo_labels_by_loops(seed: int) -> None:
             own = tree.path(leaf).tolist()
             possible = [label for label in range(12) if probabilities[text, label] > DOUBT and label not in own]
             expected[text] = sorted(own), possible
-    found = pseudo_labels(tokens(40), logits, Decisions(tree), most)
-    assert [row["input_ids"][0] for row in found] == sorted(expected)
-    for row in found:
-        assert (sorted(row["labels"]), sorted(row["unsure"])) == expected[row["input_ids"][0]]
-    assert datasets.concatenate_datasets([without_doubt(tokens(3)), found])[0]["unsure"] == []
+    places, found = pseudo_labels(logits, Decisions(tree), most)
+    assert places.tolist() == sorted(expected)
+    for text, row in zip(places.tolist(), found, strict=True):
+        assert (sorted(row["labels"]), row["unsure"]) == expected[text]
 
 
 def settings(folder: Path, encoder: str, output: Path, **sections: object) -> RunConfig:
@@ -147,12 +139,12 @@ def test_a_worse_student_is_not_kept(
     write_lines(data / "unlabelled.jsonl", texts)
     whole = pool.pseudo_labels
 
-    def wrong(*arguments: object) -> datasets.Dataset:
-        found = whole(*arguments)
-        nothing = found.remove_columns(["labels", "unsure"])
-        for name in ("labels", "unsure"):
-            nothing = nothing.add_column(name, [[]] * len(found), feature=found.features["labels"])
-        return datasets.concatenate_datasets([nothing] * 20)
+    def wrong(*arguments: object) -> tuple[np.ndarray, datasets.Dataset]:
+        places, found = whole(*arguments)
+        nothing = {"labels": [[]] * len(places), "unsure": [[]] * len(places)}
+        return np.tile(places, 20), datasets.concatenate_datasets(
+            [datasets.Dataset.from_dict(nothing, features=found.features)] * 20
+        )
 
     monkeypatch.setattr(pool, "pseudo_labels", wrong)
     result = train(settings(data, encoder, tmp_path / "both"))

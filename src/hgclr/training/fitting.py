@@ -185,10 +185,8 @@ def fit(
     rates = base_rates(counts, len(tokens.get("train", ())))
     parts = [tokens["train"]] if "train" in tokens else []
     if label_documents or not parts:
-        own = tokenize_documents(tree_documents(taxonomy), tokenizer, max_length=model.config.max_length)
-        if parts and "unsure" in parts[0].column_names:
-            own = own.add_column("unsure", [[]] * len(own), feature=own.features["labels"])
-        parts.append(own)
+        own = tree_documents(taxonomy)
+        parts.append(tokenize_documents(own, tokenizer, max_length=model.config.max_length))
         logger.info("added %d label documents to train", len(parts[-1]))
     learned = datasets.concatenate_datasets(parts)
     collator = Collator(len(taxonomy), tokenizer.pad_token_id, model.config.cut_length, on_documents)
@@ -272,13 +270,18 @@ def fit(
             tuned = tune_decisions(model, tokens["dev"], collator, seed=settings.seed)
         if tuned is not None:
             best = tuned.decisions
-            metrics["tuned"] = {
-                "rule": tuned.decisions.rule,
-                "thresholds": tuned.decisions.provenance["thresholds"],
-                "dev": {"before": asdict(tuned.before), "after": asdict(tuned.after)},
-            }
+            metrics["tuned"] = tuning_summary(tuned)
         metrics |= score_splits(model, tokens, collator, {"": best, "_at_0.5": half}, counts, begin)
     return Fitted(best, half, tuned, metrics | stopwatch.read())
+
+
+def tuning_summary(tuned: Calibrated) -> dict[str, Any]:
+    """Return rule and thresholds, and the scores on dev before and after tuning."""
+    return {
+        "rule": tuned.decisions.rule,
+        "thresholds": tuned.decisions.provenance["thresholds"],
+        "dev": {"before": asdict(tuned.before), "after": asdict(tuned.after)},
+    }
 
 
 def score_splits(

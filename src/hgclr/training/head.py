@@ -78,12 +78,20 @@ def tuned_on(dev: datasets.Dataset, labels: int) -> int:
     return min(len(dev), max(LEAST, ENTRIES // labels))
 
 
+def tuning_sample(dev: datasets.Dataset, labels: int, seed: int) -> datasets.Dataset:
+    """Return the documents in dev that decisions are tuned on: all, or a random sample if they are many."""
+    most = tuned_on(dev, labels)
+    if len(dev) <= most:
+        return dev
+    logger.info("tuning decisions on a random sample of %d of the %d documents in dev", most, len(dev))
+    return dev.select(np.sort(np.random.default_rng(seed).choice(len(dev), most, replace=False)))
+
+
 def tune_decisions(
     model: HierarchicalPreTrainedModel, tokens: datasets.Dataset, collator: Collator, *, seed: int
 ) -> Calibrated | None:
     """Tune decisions on dev, or on a random sample if it is large; return None if it is too small."""
     taxonomy = model.config.taxonomy
-    most = tuned_on(tokens, len(taxonomy))
     if len(tokens) < LEAST:
         logger.warning(
             "thresholds stay at 0.5: tuning needs %d documents in dev, which has %d; add documents to dev, or tune on"
@@ -92,9 +100,7 @@ def tune_decisions(
             len(tokens),
         )
         return None
-    if len(tokens) > most:
-        logger.info("tuning decisions on a random sample of %d of the %d documents in dev", most, len(tokens))
-        tokens = tokens.select(np.sort(np.random.default_rng(seed).choice(len(tokens), most, replace=False)))
+    tokens = tuning_sample(tokens, len(taxonomy), seed)
     logits, gold = encode_all(model, tokens, collator, lambda batch: model(**batch).logits, len(taxonomy))
     if rank() > 0:
         return from_first_rank(None)
@@ -146,7 +152,7 @@ def fit_head(
     Each document is encoded once. Many vectors are stored in a file and gradients are summed in parts, so memory hardly
     grows with the documents.
     """
-    with _encoded(model, learned, collator) as vectors:
+    with encoded(model, learned, collator) as vectors:
         if rank() == 0:
             fit_vectors(model, vectors, learned, strength)
     share_weights(model.classifier)
@@ -175,7 +181,7 @@ def choose_head(
     if len(dev) * len(taxonomy) > CHOICE_ENTRIES:
         some = np.random.default_rng(seed).permutation(len(dev))[: max(LEAST, CHOICE_ENTRIES // len(taxonomy))]
         dev = dev.select(np.sort(some))
-    with _encoded(model, learned, collator) as vectors:
+    with encoded(model, learned, collator) as vectors:
         width = model.config.text_encoder.hidden_size
         known = encode_all(model, dev, collator, lambda batch: model.encode(**batch), width)
         chosen = None
@@ -222,7 +228,7 @@ def best_head(
 
 
 @contextmanager
-def _encoded(
+def encoded(
     model: FlatForSequenceClassification,
     learned: datasets.Dataset,
     collator: Collator,
