@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder
 from hgclr.data.readers import stable_hash, text_hash
 from hgclr.data.tokens import sample_documents
+from hgclr.decisions.review import margins, tree_scores
 from hgclr.encoders import DEFAULT_ENCODER
 from hgclr.inference.classifier import gold_rows
-from hgclr.labelling.choice import Pool, Strategy, choose, cluster_count, kmeans, margins, tree_scores
+from hgclr.labelling.choice import Pool, Strategy, choose, cluster_count, kmeans
 from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn, tuned
 from hgclr.labelling.store import RANDOM_SHARE
 from hgclr.metrics.scores import MultiLabelScores

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, open_tree
-from hgclr.decisions.review import best_paths
+from hgclr.decisions.review import best_paths, margins, tree_scores
 from hgclr.encoders import DEFAULT_ENCODER
 from hgclr.errors import InputError
 from hgclr.files import locked
 from hgclr.labelling import learning
-from hgclr.labelling.choice import Pool, choose, cluster_count, kmeans, margins, tree_scores
+from hgclr.labelling.choice import Pool, choose, cluster_count, kmeans
 from hgclr.labelling.export import export
 from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn
 from hgclr.labelling.store import DATA, TREE, Answer, Store, Work
