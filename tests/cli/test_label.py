@@ -32,7 +32,7 @@ def run(*arguments: object, code: int = 0):
 def folder(tmp_path: Path, taxonomy: Taxonomy) -> Path:
     path = tmp_path / "texts.csv"
     path.write_text("text\n" + "".join(f"text number {number}\n" for number in range(40)))
-    store = Store.open(tmp_path / "labels", path, taxonomy)
+    store = Store.open(tmp_path / "labels", [path], taxonomy)
     for text in store.documents()[:30]:
         store.add(Answer(text.id, "anna", "labels", ("optics" if text.id % 2 else "law",)))
     store.add(Answer(0, "bert", "labels", ("optics",)))
@@ -62,7 +62,7 @@ def test_export_and_import_with_another_tool(folder: Path, tmp_path: Path, taxon
     run("export", folder, "--format", form, "--output", tmp_path / name)
     assert "0 added, 32 are here already" in run("import", folder, tmp_path / name, "--format", form).output
     other = tmp_path / "other"
-    Store.open(other, tmp_path / "texts.csv", taxonomy).close()
+    Store.open(other, [tmp_path / "texts.csv"], taxonomy).close()
     options = [] if form == "csv" else ["--format", form]
     result = json.loads(run("import", other, tmp_path / name, *options, "--json", "-").stdout)
     assert result == {"rows": 41 if form == "csv" else 40, "added": 32, "unchanged": 0, "left_out": {"no answer": 9}}

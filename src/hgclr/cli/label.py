@@ -59,7 +59,8 @@ SHOWN = 10
 def start(
     output: Annotated[Path, folder("Folder for the answers; one of an earlier sitting is continued.")],
     texts: Annotated[
-        Path | None, typer.Argument(metavar="TEXTS", help="Table with the texts; not needed to continue.")
+        list[str] | None,
+        typer.Argument(metavar="TEXTS...", help="Files, folders, patterns or URLs; not needed to continue."),
     ] = None,
     taxonomy: Annotated[Path | None, file("The label tree; not needed to continue.")] = None,
     text_column: TextColumn = None,
@@ -106,7 +107,7 @@ def start(
         with share_done("texts") as progress:
             sitting = Sitting.open(
                 output,
-                texts=texts,
+                texts=texts or (),
                 taxonomy=taxonomy,
                 model=model,
                 data=data,

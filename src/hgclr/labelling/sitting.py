@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -241,7 +241,7 @@ class Sitting:
         cls,
         output: Path,
         *,
-        texts: Path | None = None,
+        texts: Sequence[str | Path] = (),
         taxonomy: Path | None = None,
         model: Path | None = None,
         data: Path | None = None,
@@ -256,7 +256,7 @@ class Sitting:
 
         Args:
             output: the folder.
-            texts: the table of the texts; not needed with ``data``.
+            texts: files, folders, patterns or URLs with the texts; not needed with ``data``.
             taxonomy: the label tree; by default that of the folder, of ``data`` or of ``model``.
             model: a trained flat model; its encoder and its head are the start of learning.
             data: a data folder whose train split is learned from. Its texts come last, those with the smallest margin

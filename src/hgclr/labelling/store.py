@@ -11,11 +11,9 @@ import json
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import Document
-from hgclr.data.layout import Column, find_text_column
-from hgclr.data.readers import BadRow, Row, RowProblem, read_rows, read_text, text_hash
-from hgclr.data.table_import import SAMPLE
+from hgclr.data.readers import text_hash
+from hgclr.data.texts import Texts, read_texts
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -143,7 +140,7 @@ class Store:
     def open(
         cls,
         folder: str | Path,
-        texts: str | Path | None = None,
+        texts: Sequence[str | Path] = (),
         taxonomy: Taxonomy | str | Path | None = None,
         *,
         labelled: Iterable[Document] = (),
@@ -158,7 +155,7 @@ class Store:
 
         Args:
             folder: the output folder.
-            texts: a table with a text column, see :func:`~hgclr.data.readers.read_rows`.
+            texts: files, folders, patterns or URLs, see :func:`~hgclr.data.texts.read_texts`.
             taxonomy: the label tree or its file.
             labelled: documents that have labels already; they are outside of both samples.
             seed: of the random slice and of the texts labelled twice.
@@ -175,9 +172,12 @@ class Store:
                 raise InputError("no label tree", path=folder, remedy="name its file with --taxonomy")
             taxonomy = Taxonomy.read(folder / TREE if taxonomy is None else taxonomy)
         digest = hashlib.sha256(json.dumps(taxonomy.to_json(), sort_keys=True).encode()).hexdigest()
-        if not known and texts is None and not labelled:
+        if not known and not texts and not labelled:
             raise InputError("no texts to label", path=folder, remedy="name the file of the texts")
-        rows, left_out = ([], {}) if texts is None else read_texts(Path(texts), text_column)
+        found = read_texts(texts, text_columns=[text_column] if text_column else []) if texts else Texts()
+        if other := [path for path, column in found.columns.items() if text_column not in (None, column)]:
+            raise InputError(f"no column {text_column!r}", path=other[0], remedy="correct --text-column")
+        rows = list(zip(found.sources, found.texts, strict=True))
         folder.mkdir(parents=True, exist_ok=True)
         store = cls(folder, taxonomy)
         try:
@@ -186,23 +186,17 @@ class Store:
                     for statement in TABLES.split(";"):
                         connection.execute(statement)
                     store._fill(connection, rows, list(labelled), seed, shares)
-                    values = {
-                        "format": FORMAT,
-                        "taxonomy": digest,
-                        "seed": seed,
-                        "shares": shares,
-                        "left_out": left_out,
-                    }
-                    for key, value in values.items():
+                    values = {"format": FORMAT, "taxonomy": digest, "seed": seed, "shares": shares}
+                    for key, value in (values | {"left_out": found.left_out}).items():
                         connection.execute("INSERT INTO meta VALUES (?, ?)", (key, json.dumps(value)))
             if store.meta("format") != FORMAT:
                 what = f"written by another version of hgclr (format {store.meta('format')})"
                 raise InputError(what, path=folder / FILE, remedy="use that version")
             if store.meta("taxonomy") != digest:
                 raise InputError("the answers are for another label tree", path=folder, remedy="choose a new folder")
-            has = {text_hash(each.text) for each in store.documents()} if known and rows else None
-            if has is not None and (new := [source for source, text in rows if text_hash(text) not in has]):
-                what = f"{len(new)} texts are not in this folder, such as row {new[0]} of {texts}"
+            has = {text_hash(text) for text in store.texts()} if rows else set()
+            if new := [source for source, text in rows if text_hash(text) not in has]:
+                what = f"{len(new)} texts are not in this folder, such as the one with the id or row {new[0]}"
                 raise InputError(what, path=folder, remedy="choose a new folder, or leave out the texts")
             if not (folder / TREE).is_file():
                 taxonomy.write(folder / TREE)
@@ -237,7 +231,7 @@ class Store:
             answers.append((len(texts), DATA, "labels", json.dumps(ends), "[]", 0, "", 0, time.time()))
             texts.append((f"{DATA} {place + 1}", document.text, 0, 0))
         if not texts:
-            raise InputError("no text to label: all are blank", remedy="name the text column with --text-column")
+            raise InputError("no usable text", path=self.folder, remedy="add rows, or name the column with --text-column")
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", [(i, *t) for i, t in enumerate(texts)])
         names = "document, user, kind, labels, refused, partial, note, milliseconds, created"
         connection.executemany(f"INSERT INTO answers({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", answers)
@@ -477,38 +471,6 @@ def _answer(row: tuple[Any, ...]) -> Answer:
     number, document, user, kind, labels, refused, partial, note, model, milliseconds = row
     chosen, no = tuple(json.loads(labels)), tuple(json.loads(refused))
     return Answer(document, user, kind, chosen, no, bool(partial), note, model, milliseconds, number)
-
-
-def read_texts(path: Path, text_column: str | None = None) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return the source and the text of each usable row of a table, and the number of rows left out by reason.
-
-    The source is the cell of the column ``id`` or, without one, the number of the row.
-    """
-    rows = read_rows(path, () if text_column is None else (text_column,), all_columns=True)
-    head = list(islice(rows, SAMPLE))
-    good = [row.values for row in head if isinstance(row, Row)]
-    if text_column is None and good:
-        names = dict.fromkeys(name for values in good for name in values)
-        text_column = find_text_column([Column(name, good) for name in names], path, labelled=False)
-    texts, seen, left_out = list[tuple[str, str]](), set[int](), Counter[str]()
-    for row in chain(head, rows):
-        if isinstance(row, BadRow):
-            left_out["unreadable"] += 1
-            continue
-        try:
-            text = read_text(row.values.get(text_column or ""))
-        except RowProblem as problem:
-            left_out["blank" if problem.reason == "empty text" else "unreadable"] += 1
-            continue
-        if (hashed := text_hash(text)) in seen:
-            left_out["duplicate"] += 1
-            continue
-        seen.add(hashed)
-        own = next((value for name, value in row.values.items() if name.casefold() == "id"), None)
-        texts.append((str(row.number if own in (None, "") else own), text))
-    if not texts:
-        raise InputError("no usable text", path=path, remedy="add rows, or name the column with --text-column")
-    return texts, left_out
 
 
 def target_rows(answers: Sequence[Answer], taxonomy: Taxonomy) -> NDArray[np.float32]:
