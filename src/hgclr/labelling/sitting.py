@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, open_tree
-from hgclr.decisions.review import best_paths, margins, tree_scores
+from hgclr.decisions.review import margins, tree_scores
 from hgclr.encoders import DEFAULT_ENCODER
 from hgclr.errors import InputError
 from hgclr.files import locked
@@ -470,15 +470,13 @@ class Sitting:
         model, text, hidden = self.model, self._texts[document], bool(self._random[document])
         suggestions = list[Suggestion]()
         if not hidden:
-            decisions = model.head.suggesting
-            probabilities = decisions.probabilities(model.head.logits(model.vectors[document : document + 1]))
-            (paths,) = best_paths(probabilities, decisions.decoder, SUGGESTIONS)
-            words = learning.carrying_words(
-                model.encoder.classifier, model.head.weight, text, [label for label, _ in paths]
-            )
+            logits = model.head.logits(model.vectors[document : document + 1])
+            (row,), leaves = model.head.suggesting.probabilities(logits), self.taxonomy.leaves
+            best = leaves[np.argsort(-row[leaves], kind="stable")[:SUGGESTIONS]].tolist()
+            words = learning.carrying_words(model.encoder.classifier, model.head.weight, text, best)
             suggestions = [
-                Suggestion(self.taxonomy.ids[label], self.taxonomy.path_names(label), probability, own)
-                for (label, probability), own in zip(paths, words, strict=True)
+                Suggestion(self.taxonomy.ids[label], self.taxonomy.path_names(label), float(row[label]), own)
+                for label, own in zip(best, words, strict=True)
             ]
         sure = yes_no and bool(suggestions) and suggestions[0].probability > SURE
         question = suggestions[0] if sure else None

@@ -132,7 +132,7 @@ class Store:
     def __init__(self, folder: Path, taxonomy: Taxonomy) -> None:
         self.folder, self.taxonomy = folder, taxonomy
         self._index = {identifier: label for label, identifier in enumerate(taxonomy.ids)}
-        self._known: tuple[int, Settled] | None = None  # the newest answer, and what was computed from all
+        self._known: tuple[int, Settled] = (0, {})  # the newest row of answers, and what was computed up to it
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
@@ -231,7 +231,9 @@ class Store:
             answers.append((len(texts), DATA, "labels", json.dumps(ends), "[]", 0, "", 0, time.time()))
             texts.append((f"{DATA} {place + 1}", document.text, 0, 0))
         if not texts:
-            raise InputError("no usable text", path=self.folder, remedy="add rows, or name the column with --text-column")
+            raise InputError(
+                "no usable text", path=self.folder, remedy="add rows, or name the column with --text-column"
+            )
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", [(i, *t) for i, t in enumerate(texts)])
         names = "document, user, kind, labels, refused, partial, note, milliseconds, created"
         connection.executemany(f"INSERT INTO answers({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", answers)
@@ -337,19 +339,20 @@ class Store:
         return {document: row for document, (row, _) in self._settled().items() if row is not None}
 
     def _settled(self) -> Settled:
-        newest = self.newest()
-        if (known := self._known) is not None and known[0] == newest:
-            return known[1]
-        by_text: dict[int, list[Answer]] = {}
+        """Return what the answers to each text settle; only texts with new rows of answers are computed again."""
+        before, former = self._known
+        if (newest := self.newest()) == before:
+            return former
+        rows = self._connection().execute("SELECT DISTINCT document FROM answers WHERE id > ?", (before,))
+        changed = {row[0] for row in rows}
+        given: dict[int, list[Answer]] = {}
         for answer in self.current():
-            if answer.kind != "skip":
-                by_text.setdefault(answer.document, []).append(answer)
-        given = [answer for answers in by_text.values() for answer in answers]
-        rows, start = target_rows(given, self.taxonomy), 0
-        found: Settled = {}
-        for document, answers in by_text.items():
-            found[document] = majority(rows[start : start + len(answers)]), answers
-            start += len(answers)
+            if answer.kind != "skip" and answer.document in changed:
+                given.setdefault(answer.document, []).append(answer)
+        targets = iter(target_rows([answer for answers in given.values() for answer in answers], self.taxonomy))
+        found = {document: own for document, own in former.items() if document not in changed}
+        for document, answers in given.items():
+            found[document] = majority(np.stack([next(targets) for _ in answers])), answers
         found = dict(sorted(found.items()))
         self._known = newest, found
         return found
@@ -510,6 +513,9 @@ def majority(rows: NDArray[np.float32]) -> NDArray[np.float32] | None:
     Two answers agree if no label is 1 in one and 0 in the other. A label that is unknown in some of the answers that
     agree has the target of the others.
     """
+    if len(rows) == 1:
+        only: NDArray[np.float32] = rows[0]
+        return only
     yes, no = rows == 1, rows == 0
     differ = yes.astype(np.int64) @ no.T
     agree = (differ + differ.T) == 0  # (n, n)
