@@ -44,7 +44,7 @@ def test_texts_of_several_files_keep_their_order_without_repeats(tmp_path: Path,
     (tmp_path / "more.csv").write_text("text\none text\nthe third\n")
     store = Store.open(tmp_path / "labels", [path, tmp_path / "more.csv"], taxonomy, text_column="text")
     found = [(each.id, each.source, each.text) for each in store.documents()]
-    assert found == [(0, "1", "One  text"), (1, "3", "another"), (2, "2", "the third")]
+    assert found == [(0, "1", "One  text"), (1, "3", "another"), (2, "3", "the third")]
     assert sum(store.meta("left_out").values()) == 2
     assert store.texts() == ["One  text", "another", "the third"]
     with pytest.raises(InputError):
