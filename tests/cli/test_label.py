@@ -32,7 +32,7 @@ def run(*arguments: object, code: int = 0):
 def folder(tmp_path: Path, taxonomy: Taxonomy) -> Path:
     path = tmp_path / "texts.csv"
     path.write_text("text\n" + "".join(f"text number {number}\n" for number in range(40)))
-    store = Store.open(tmp_path / "labels", path, taxonomy)
+    store = Store.open(tmp_path / "labels", [path], taxonomy)
     for text in store.documents()[:30]:
         store.add(Answer(text.id, "anna", "labels", ("optics" if text.id % 2 else "law",)))
     store.add(Answer(0, "bert", "labels", ("optics",)))
@@ -62,7 +62,7 @@ def test_export_and_import_with_another_tool(folder: Path, tmp_path: Path, taxon
     run("export", folder, "--format", form, "--output", tmp_path / name)
     assert "0 added, 32 are here already" in run("import", folder, tmp_path / name, "--format", form).output
     other = tmp_path / "other"
-    Store.open(other, tmp_path / "texts.csv", taxonomy).close()
+    Store.open(other, [tmp_path / "texts.csv"], taxonomy).close()
     options = [] if form == "csv" else ["--format", form]
     result = json.loads(run("import", other, tmp_path / name, *options, "--json", "-").stdout)
     assert result == {"rows": 41 if form == "csv" else 40, "added": 32, "unchanged": 0, "left_out": {"no answer": 9}}
@@ -120,3 +120,29 @@ def test_errors_exit_with_2(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("text,labels\ntext number 1,nowhere\n")
     assert "bad.csv:2:" in run("import", folder, path, code=2).output.replace("\n", "")
+
+
+def test_simulate_writes_results_with_their_provenance(tmp_path: Path, taxonomy: Taxonomy, make_encoder) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    taxonomy.write(data / "taxonomy.json")
+    words = {"law": "court", "tennis": "racket"}
+    for split, count in (("train", 60), ("test", 10)):
+        rows = [
+            {"text": f"{words[label]} {n}", "labels": list(taxonomy.path_names(taxonomy.resolve(label)))}
+            for n in range(count)
+            for label in words
+        ]
+        (data / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = ["--answers", 25, "--seeds", 2, "--texts", 50, "--encoder", make_encoder("bert"), "--output"]
+    printed = run("simulate", data, *options, tmp_path / "out", "--strategies", "random, margin").output
+    assert all(line.split()[1:2] == ["25"] for line in printed.splitlines() if line[:6] in ("random", "margin"))
+    assert max(map(len, printed.split("written")[0].splitlines())) <= 80
+    content = json.loads((tmp_path / "out" / "simulate.json").read_text())
+    assert [(row["strategy"], row["answers"]) for row in content["rows"]] == [("random", 25), ("margin", 25)]
+    assert content["command"].startswith("hgclr")
+    assert content["machine"]["packages"]["scikit-learn"]
+    assert (tmp_path / "out" / "simulate.md").read_text().count("\n") == 4
+    assert b"</svg>" in (tmp_path / "out" / "simulate.svg").read_bytes()
+    run("simulate", data, *options, tmp_path / "other", "--strategies", "best", code=2)
+    assert not (tmp_path / "other").exists()

@@ -43,7 +43,7 @@ def run(*arguments: str, code: int = 0) -> str:
 
 def test_it_starts_without_a_subcommand(served: dict[str, object]) -> None:
     printed = run("texts.csv", "--taxonomy", "tree.json")
-    assert (served["texts"], served["taxonomy"]) == (Path("texts.csv"), Path("tree.json"))
+    assert (served["texts"], served["taxonomy"]) == (["texts.csv"], Path("tree.json"))
     assert "page  http://127.0.0.1:" in printed
     client = TestClient(served["app"], base_url="http://127.0.0.1")  # type: ignore[arg-type]
     assert client.get("/progress").json()["user"] == "me"

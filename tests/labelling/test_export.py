@@ -22,7 +22,7 @@ from hgclr.taxonomy import Taxonomy
 def store(tmp_path: Path, taxonomy: Taxonomy) -> Store:
     path = tmp_path / "texts.csv"
     path.write_text("id,text\n" + "".join(f"t{number},text number {number}\n" for number in range(60)))
-    return Store.open(tmp_path / "labels", path, taxonomy, shares=(0.5, 0.1))
+    return Store.open(tmp_path / "labels", [path], taxonomy, shares=(0.5, 0.1))
 
 
 def chosen(document: int, user: str, *labels: str, **fields) -> Answer:

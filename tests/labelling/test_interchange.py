@@ -100,7 +100,7 @@ def make_store(tmp_path: Path) -> Callable[..., Store]:
     def make(name: str, answers: list[Answer] = []) -> Store:  # noqa: B006
         source = tmp_path / "texts.jsonl"
         source.write_text("".join(json.dumps({"id": f"id {n}", "text": text}) + "\n" for n, text in enumerate(TEXTS)))
-        store = Store.open(tmp_path / name, source, TREE)
+        store = Store.open(tmp_path / name, [source], TREE)
         for answer in answers:
             store.add(answer)
         return store
@@ -149,7 +149,7 @@ def test_any_tree_and_any_note_survive(form, suffix: str, data: st.DataObject) -
     with TemporaryDirectory() as folder:
         source = Path(folder) / "texts.csv"
         source.write_text("text\n" + "".join(f"text {number}\n" for number in range(6)))
-        stores = [Store.open(Path(folder) / name, source, tree) for name in "ab"]
+        stores = [Store.open(Path(folder) / name, [source], tree) for name in "ab"]
         for number in range(data.draw(st.integers(1, 6))):
             chosen = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
             notes = data.draw(NAMES if suffix in (".json", ".jsonl") else PRINTED)

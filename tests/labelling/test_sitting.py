@@ -42,7 +42,7 @@ def begin(make_encoder, taxonomy: Taxonomy, tmp_path: Path):
     def begin(name: str = "labels", **options) -> Sitting:
         if not (tmp_path / name).exists():
             texts = options.pop("texts", None) or write_texts(tmp_path)
-            options = {"texts": texts, "taxonomy": tmp_path / "tree.json", "encoder": make_encoder("bert")} | options
+            options = {"texts": [texts], "taxonomy": tmp_path / "tree.json", "encoder": make_encoder("bert")} | options
         opened.append(Sitting.open(tmp_path / name, **options))
         return opened[-1]
 

@@ -29,7 +29,7 @@ def write_texts(folder: Path, count: int) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, taxonomy: Taxonomy):
-    opened = Store.open(tmp_path / "labels", write_texts(tmp_path, 40), taxonomy)
+    opened = Store.open(tmp_path / "labels", [write_texts(tmp_path, 40)], taxonomy)
     yield opened
     opened.close()
 
@@ -38,23 +38,24 @@ def labels(document: int, user: str, *chosen: str, **fields) -> Answer:
     return Answer(document, user, "labels", chosen, **fields)
 
 
-def test_texts_keep_their_order_and_blank_and_repeated_ones_are_counted(tmp_path: Path, taxonomy: Taxonomy) -> None:
+def test_texts_of_several_files_keep_their_order_without_repeats(tmp_path: Path, taxonomy: Taxonomy) -> None:
     path = tmp_path / "texts.jsonl"
-    path.write_text('{"text": "One  text"}\n{"text": " "}\n{"text": "one text"}\nnot json\n{"text": "another"}\n')
-    store = Store.open(tmp_path / "labels", path, taxonomy)
-    assert [(each.id, each.source, each.text) for each in store.documents()] == [
-        (0, "1", "One  text"),
-        (1, "5", "another"),
-    ]
-    assert store.meta("left_out") == {"blank": 1, "duplicate": 1, "unreadable": 1}
-    assert store.texts() == ["One  text", "another"]
+    path.write_text('{"text": "One  text"}\n{"text": " "}\n{"text": "another"}\n')
+    (tmp_path / "more.csv").write_text("text\none text\nthe third\n")
+    store = Store.open(tmp_path / "labels", [path, tmp_path / "more.csv"], taxonomy, text_column="text")
+    found = [(each.id, each.source, each.text) for each in store.documents()]
+    assert found == [(0, "1", "One  text"), (1, "3", "another"), (2, "3", "the third")]
+    assert sum(store.meta("left_out").values()) == 2
+    assert store.texts() == ["One  text", "another", "the third"]
+    with pytest.raises(InputError):
+        Store.open(tmp_path / "other", [path], taxonomy, text_column="txt")
 
 
 def test_the_samples_are_exact_shares_drawn_by_seed(tmp_path: Path, taxonomy: Taxonomy) -> None:
     texts = write_texts(tmp_path, 400)
     drawn = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        documents = Store.open(tmp_path / name, texts, taxonomy, seed=seed).documents()
+        documents = Store.open(tmp_path / name, [texts], taxonomy, seed=seed).documents()
         drawn.append(([each.random for each in documents], [each.double for each in documents]))
         assert sum(drawn[-1][0]) == 60
         assert sum(drawn[-1][1]) == 40
@@ -70,8 +71,8 @@ def test_a_store_is_opened_again_without_texts_and_refuses_others(store: Store, 
     with pytest.raises(InputError):
         Store.open(store.folder, taxonomy=Taxonomy(["law"], [-1]))
     with pytest.raises(InputError):
-        Store.open(store.folder, write_texts(tmp_path, 41))
-    assert len(Store.open(store.folder, write_texts(tmp_path, 40)).texts()) == 40
+        Store.open(store.folder, [write_texts(tmp_path, 41)])
+    assert len(Store.open(store.folder, [write_texts(tmp_path, 40)]).texts()) == 40
     with pytest.raises(InputError):
         Store.open(tmp_path / "other", taxonomy=store.taxonomy)
     (tmp_path / "broken").mkdir()
@@ -176,7 +177,7 @@ def test_work_is_what_others_do_not_have(store: Store) -> None:
 
 
 def test_two_users_at_once_never_get_the_same_text(tmp_path: Path, taxonomy: Taxonomy) -> None:
-    store = Store.open(tmp_path / "labels", write_texts(tmp_path, 60), taxonomy, shares=(0, 0))
+    store = Store.open(tmp_path / "labels", [write_texts(tmp_path, 60)], taxonomy, shares=(0, 0))
     got: dict[str, list[int]] = {"anna": [], "bert": [], "carl": []}
 
     def label(user: str) -> None:
@@ -250,7 +251,7 @@ def test_people_disagree_until_a_majority_agrees(store: Store) -> None:
 
 def test_labels_of_a_data_folder_count_until_a_person_answers(tmp_path: Path, taxonomy: Taxonomy) -> None:
     known = [Document("text number 1", (0,)), Document("a lens", tuple(taxonomy.closure([taxonomy.resolve("optics")])))]
-    store = Store.open(tmp_path / "labels", write_texts(tmp_path, 20), taxonomy, labelled=known)
+    store = Store.open(tmp_path / "labels", [write_texts(tmp_path, 20)], taxonomy, labelled=known)
     assert len(store.texts()) == 21  # the other is one of the texts
     (answer,) = store.current()
     assert (answer.document, answer.user, answer.labels) == (20, "data", ("optics",))
@@ -313,7 +314,7 @@ def test_a_kill_while_the_store_is_made_leaves_it_complete_or_absent(tmp_path: P
     taxonomy.write(tree)
     program = (
         "import sys; from hgclr.labelling.store import Store; print(flush=True);"
-        "Store.open(*sys.argv[1:]); print('made', flush=True)"
+        "Store.open(sys.argv[1], sys.argv[2:3], sys.argv[3]); print('made', flush=True)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     for place, wait in enumerate(np.linspace(0, 0.4, 5)):
@@ -324,6 +325,6 @@ def test_a_kill_while_the_store_is_made_leaves_it_complete_or_absent(tmp_path: P
             child.stdout.readline()
             time.sleep(wait)
             os.kill(child.pid, signal.SIGKILL)
-        store = Store.open(folder, texts, tree)
+        store = Store.open(folder, [texts], tree)
         assert len(store.texts()) == 20_000
         store.close()

@@ -43,7 +43,9 @@ class MemorySitting:
 
     @property
     def store(self) -> Any:
-        return SimpleNamespace(current=lambda users: [one for one in self.answers if one.user in users])
+        return SimpleNamespace(
+            meta=lambda _: None, current=lambda users: [one for one in self.answers if one.user in users]
+        )
 
     def next(self, user: str, *, mode: str = "all", yes_no: bool = False) -> Task | None:
         answered = {answer.document for answer in self.answers}

@@ -1,4 +1,4 @@
-"""The text to label next; numpy only.
+"""The text to label next.
 
 15 % of the answers come from the random slice. The others begin with the text nearest to the centre of each cluster of
 the texts' vectors, the largest cluster first, until there are about as many answers as leaves. From then on they
@@ -7,14 +7,12 @@ alternate between the text whose best two leaves are closest and a text from fin
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hgclr.taxonomy import Taxonomy
-from hgclr.taxonomy.order import blocks
 
 Strategy = Literal["tree", "margin", "clusters", "random"]
 """``tree`` is the strategy of the module; the others always take the smallest margin, a cluster, or any text."""
@@ -36,7 +34,7 @@ class Pool:
         order: a random number for each text, (N,); texts of the slice are given in this order.
         clusters: the cluster of each text, (N,).
         distances: its distance from the centre, (N,).
-        margins: of each text, (N,); see :func:`margins`.
+        margins: of each text, (N,); see :func:`hgclr.decisions.review.margins`.
         leaves: number of leaves of the tree.
         share: share of the answers that come from the random slice.
     """
@@ -105,69 +103,22 @@ def cluster_count(answers: int, leaves: int, texts: int) -> int:
 
 
 def kmeans(vectors: NDArray[np.float32], count: int, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the cluster of each text and 1 minus its cosine with the centre, (N,) each, from vectors, (N, H).
+    """Return the cluster of each text and its distance from the centre, (N,) each, from vectors, (N, H).
 
-    Spherical k-means: texts belong to the centre with the largest cosine; a centre is the direction of the sum of its
-    texts' directions. It starts at random texts; a cluster that becomes empty takes the text farthest from its centre.
+    k-means on the directions of the vectors. The centres are found from :data:`SAMPLE` texts if there are more.
     """
-    generator = np.random.default_rng(seed)
-    chosen = np.sort(generator.permutation(len(vectors))[:SAMPLE])
-    sample = directions(np.asarray(vectors[chosen]))
-    count = min(count, len(sample))
-    centres = sample[generator.permutation(len(sample))[:count]]
-    for _ in range(ITERATIONS):
-        own, distances = nearest(sample, centres)
-        sums = np.zeros_like(centres)
-        np.add.at(sums, own, sample)
-        empty = np.flatnonzero(np.bincount(own, minlength=count) == 0)
-        sums[empty] = sample[np.argsort(-distances, kind="stable")[: len(empty)]]
-        centres = directions(sums)
-    parts = [nearest(directions(np.asarray(vectors[at : at + ROWS])), centres) for at in range(0, len(vectors), ROWS)]
-    return np.concatenate([own for own, _ in parts]), np.concatenate([far for _, far in parts])
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.metrics import pairwise_distances_argmin_min
+    from sklearn.preprocessing import normalize
 
-
-def nearest(
-    vectors: NDArray[np.float32], centres: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the nearest centre of each vector and 1 minus the cosine, (n,) each; all have the length 1."""
-    own, far = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors), dtype=np.float32)
+    sample = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:SAMPLE])
+    model = KMeans(min(count, len(sample)), init="random", n_init=1, max_iter=ITERATIONS, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct vectors than clusters
+        centres = model.fit(normalize(vectors[sample])).cluster_centers_
+    own, distances = np.empty(len(vectors), dtype=np.int64), np.empty(len(vectors), dtype=np.float32)
     for start in range(0, len(vectors), ROWS):
         rows = slice(start, start + ROWS)
-        cosines = vectors[rows] @ centres.T
-        own[rows], far[rows] = cosines.argmax(axis=1), 1 - cosines.max(axis=1)
-    return own, far
-
-
-def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return vectors, (n, H), scaled to the length 1."""
-    scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return scaled
-
-
-def tree_scores(logits: NDArray[np.float32], taxonomy: Taxonomy) -> NDArray[np.float32]:
-    """Return the tree score of each leaf, (N, leaves), from logits, (N, K).
-
-        S(x, l) = Σ over the labels k on the path of l of  z_k - log Σ over k and its siblings j of exp z_j
-
-    ``exp S`` is a distribution over the leaves. Of a label with several parents, the main one counts.
-    """
-    order = taxonomy.main_order
-    families = np.flatnonzero(np.diff(order.parents, prepend=-2))  # where siblings begin, in level order
-    sizes = np.diff(np.append(families, len(taxonomy)))
-    scores = np.empty((len(logits), len(taxonomy.leaves)), dtype=np.float32)
-    for rows in blocks(logits):
-        arranged = order.arrange(logits[rows])
-        arranged -= np.repeat(np.maximum.reduceat(arranged, families, axis=1), sizes, axis=1)
-        arranged -= np.repeat(np.log(np.add.reduceat(np.exp(arranged), families, axis=1)), sizes, axis=1)
-        order.carry_down(arranged, np.add)
-        scores[rows] = order.restore(arranged)[:, taxonomy.leaves]
-    return scores
-
-
-def margins(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the difference of the best two tree scores of each text, (N,); 0 if the tree has one leaf."""
-    if scores.shape[1] < 2:
-        return np.zeros(len(scores), dtype=np.float32)
-    best = np.partition(scores, -2, axis=1)[:, -2:]
-    difference: NDArray[np.float32] = best[:, 1] - best[:, 0]
-    return difference
+        own[rows], distances[rows] = pairwise_distances_argmin_min(normalize(vectors[rows]), centres)
+    return own, distances

@@ -310,7 +310,7 @@ def people_agreement(answers: Sequence[Answer], taxonomy: Taxonomy) -> list[floa
     pairs = [pair for own in by_text.values() for pair in combinations(sorted(own, key=lambda answer: answer.user), 2)]
     if not pairs:
         return None
-    require_extra("sklearn", extra="data", capability="The agreement of people")
+    require_extra("sklearn", extra="label", capability="The agreement of people")
     from sklearn.metrics import cohen_kappa_score
 
     index = {identifier: label for label, identifier in enumerate(taxonomy.ids)}

@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache as remember
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,20 @@ from numpy.typing import NDArray
 from hgclr.data.folder import DataFolder
 from hgclr.data.readers import stable_hash, text_hash
 from hgclr.data.tokens import sample_documents
+from hgclr.decisions.review import margins, tree_scores
 from hgclr.encoders import DEFAULT_ENCODER
+from hgclr.errors import as_written
+from hgclr.files import json_bytes, write_files
 from hgclr.inference.classifier import gold_rows
-from hgclr.labelling.choice import Pool, Strategy, choose, cluster_count, kmeans, margins, tree_scores
+from hgclr.labelling.choice import Pool, Strategy, choose, cluster_count, kmeans
 from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn, tuned
 from hgclr.labelling.store import RANDOM_SHARE
 from hgclr.metrics.scores import MultiLabelScores
+from hgclr.presentation import COLOURS, draw, legend_above
+from hgclr.provenance import machine, portable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TEXTS = 10_000
 """Texts of train in the pool, unless chosen otherwise."""
@@ -155,3 +164,44 @@ def answers_needed(rows: Sequence[SimulatedRow], answers: int = 300) -> dict[str
                 break
             before = (row.answers, row.macro_f1)
     return needed
+
+
+def write_simulation(
+    output: Path, rows: Sequence[SimulatedRow], *, data: Path, settings: dict[str, Any], command: str
+) -> list[Path]:
+    """Write the rows as ``simulate.json``, ``simulate.md`` and ``simulate.svg``, and return the paths."""
+    runs = {
+        strategy: [row for row in rows if row.strategy == strategy]
+        for strategy in dict.fromkeys(row.strategy for row in rows)
+    }
+
+    def fill(figure: Figure) -> str:
+        axes = figure.add_subplot()
+        for colour, (strategy, own) in zip(cycle(COLOURS), runs.items(), strict=False):
+            at = [row.answers for row in own]
+            mean, sd = (100 * np.array([getattr(row, name) for row in own]) for name in ("macro_f1", "macro_f1_sd"))
+            axes.plot(at, mean, color=colour, label=strategy)
+            axes.fill_between(at, mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+        axes.set(title=f"Labelling {data.resolve().name}", xlabel="answers", ylabel="Macro-F1 on test")
+        axes.grid(axis="y")
+        legend_above(axes, len(runs))
+        return f"Macro-F1 after each number of answers: {', '.join(runs)}."
+
+    lines = ["| strategy | answers | Macro-F1 | sd | Micro-F1 | sd |", "|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        scores = (row.macro_f1, row.macro_f1_sd, row.micro_f1, row.micro_f1_sd)
+        lines.append(f"| {row.strategy} | {row.answers} | {' | '.join(f'{100 * score:.1f}' for score in scores)} |")
+    content = {
+        "command": command,
+        "data": portable(as_written(data)),
+        "settings": settings,
+        "rows": [row.to_json() for row in rows],
+        "answers_needed": answers_needed(rows, settings["answers"]),
+        "machine": machine("scikit-learn"),
+    }
+    files = {
+        "simulate.json": json_bytes(content),
+        "simulate.md": ("\n".join(lines) + "\n").encode(),
+        "simulate.svg": draw("simulate", fill).svg,
+    }
+    return write_files(output, files)

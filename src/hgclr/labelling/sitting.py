@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import DataFolder, open_tree
-from hgclr.decisions.review import best_paths
+from hgclr.decisions.review import margins, tree_scores
 from hgclr.encoders import DEFAULT_ENCODER
 from hgclr.errors import InputError
 from hgclr.files import locked
 from hgclr.labelling import learning
-from hgclr.labelling.choice import Pool, choose, cluster_count, kmeans, margins, tree_scores
+from hgclr.labelling.choice import Pool, choose, cluster_count, kmeans
 from hgclr.labelling.export import export
 from hgclr.labelling.learning import RETRAIN, Encoder, Head, encode_texts, learn
 from hgclr.labelling.store import DATA, TREE, Answer, Store, Work
@@ -241,7 +241,7 @@ class Sitting:
         cls,
         output: Path,
         *,
-        texts: Path | None = None,
+        texts: Sequence[str | Path] = (),
         taxonomy: Path | None = None,
         model: Path | None = None,
         data: Path | None = None,
@@ -256,7 +256,7 @@ class Sitting:
 
         Args:
             output: the folder.
-            texts: the table of the texts; not needed with ``data``.
+            texts: files, folders, patterns or URLs with the texts; not needed with ``data``.
             taxonomy: the label tree; by default that of the folder, of ``data`` or of ``model``.
             model: a trained flat model; its encoder and its head are the start of learning.
             data: a data folder whose train split is learned from. Its texts come last, those with the smallest margin
@@ -470,15 +470,13 @@ class Sitting:
         model, text, hidden = self.model, self._texts[document], bool(self._random[document])
         suggestions = list[Suggestion]()
         if not hidden:
-            decisions = model.head.suggesting
-            probabilities = decisions.probabilities(model.head.logits(model.vectors[document : document + 1]))
-            (paths,) = best_paths(probabilities, decisions.decoder, SUGGESTIONS)
-            words = learning.carrying_words(
-                model.encoder.classifier, model.head.weight, text, [label for label, _ in paths]
-            )
+            logits = model.head.logits(model.vectors[document : document + 1])
+            (row,), leaves = model.head.suggesting.probabilities(logits), self.taxonomy.leaves
+            best = leaves[np.argsort(-row[leaves], kind="stable")[:SUGGESTIONS]].tolist()
+            words = learning.carrying_words(model.encoder.classifier, model.head.weight, text, best)
             suggestions = [
-                Suggestion(self.taxonomy.ids[label], self.taxonomy.path_names(label), probability, own)
-                for (label, probability), own in zip(paths, words, strict=True)
+                Suggestion(self.taxonomy.ids[label], self.taxonomy.path_names(label), float(row[label]), own)
+                for label, own in zip(best, words, strict=True)
             ]
         sure = yes_no and bool(suggestions) and suggestions[0].probability > SURE
         question = suggestions[0] if sure else None

@@ -11,11 +11,9 @@ import json
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hgclr.data.folder import Document
-from hgclr.data.layout import Column, find_text_column
-from hgclr.data.readers import BadRow, Row, RowProblem, read_rows, read_text, text_hash
-from hgclr.data.table_import import SAMPLE
+from hgclr.data.readers import text_hash
+from hgclr.data.texts import Texts, read_texts
 from hgclr.errors import InputError
 from hgclr.taxonomy import Taxonomy
 
@@ -135,7 +132,7 @@ class Store:
     def __init__(self, folder: Path, taxonomy: Taxonomy) -> None:
         self.folder, self.taxonomy = folder, taxonomy
         self._index = {identifier: label for label, identifier in enumerate(taxonomy.ids)}
-        self._known: tuple[int, Settled] | None = None  # the newest answer, and what was computed from all
+        self._known: tuple[int, Settled] = (0, {})  # the newest row of answers, and what was computed up to it
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
 
@@ -143,7 +140,7 @@ class Store:
     def open(
         cls,
         folder: str | Path,
-        texts: str | Path | None = None,
+        texts: Sequence[str | Path] = (),
         taxonomy: Taxonomy | str | Path | None = None,
         *,
         labelled: Iterable[Document] = (),
@@ -158,7 +155,7 @@ class Store:
 
         Args:
             folder: the output folder.
-            texts: a table with a text column, see :func:`~hgclr.data.readers.read_rows`.
+            texts: files, folders, patterns or URLs, see :func:`~hgclr.data.texts.read_texts`.
             taxonomy: the label tree or its file.
             labelled: documents that have labels already; they are outside of both samples.
             seed: of the random slice and of the texts labelled twice.
@@ -175,9 +172,12 @@ class Store:
                 raise InputError("no label tree", path=folder, remedy="name its file with --taxonomy")
             taxonomy = Taxonomy.read(folder / TREE if taxonomy is None else taxonomy)
         digest = hashlib.sha256(json.dumps(taxonomy.to_json(), sort_keys=True).encode()).hexdigest()
-        if not known and texts is None and not labelled:
+        if not known and not texts and not labelled:
             raise InputError("no texts to label", path=folder, remedy="name the file of the texts")
-        rows, left_out = ([], {}) if texts is None else read_texts(Path(texts), text_column)
+        found = read_texts(texts, text_columns=[text_column] if text_column else []) if texts else Texts()
+        if other := [path for path, column in found.columns.items() if text_column not in (None, column)]:
+            raise InputError(f"no column {text_column!r}", path=other[0], remedy="correct --text-column")
+        rows = list(zip(found.sources, found.texts, strict=True))
         folder.mkdir(parents=True, exist_ok=True)
         store = cls(folder, taxonomy)
         try:
@@ -186,23 +186,17 @@ class Store:
                     for statement in TABLES.split(";"):
                         connection.execute(statement)
                     store._fill(connection, rows, list(labelled), seed, shares)
-                    values = {
-                        "format": FORMAT,
-                        "taxonomy": digest,
-                        "seed": seed,
-                        "shares": shares,
-                        "left_out": left_out,
-                    }
-                    for key, value in values.items():
+                    values = {"format": FORMAT, "taxonomy": digest, "seed": seed, "shares": shares}
+                    for key, value in (values | {"left_out": found.left_out}).items():
                         connection.execute("INSERT INTO meta VALUES (?, ?)", (key, json.dumps(value)))
             if store.meta("format") != FORMAT:
                 what = f"written by another version of hgclr (format {store.meta('format')})"
                 raise InputError(what, path=folder / FILE, remedy="use that version")
             if store.meta("taxonomy") != digest:
                 raise InputError("the answers are for another label tree", path=folder, remedy="choose a new folder")
-            has = {text_hash(each.text) for each in store.documents()} if known and rows else None
-            if has is not None and (new := [source for source, text in rows if text_hash(text) not in has]):
-                what = f"{len(new)} texts are not in this folder, such as row {new[0]} of {texts}"
+            has = {text_hash(text) for text in store.texts()} if rows else set()
+            if new := [source for source, text in rows if text_hash(text) not in has]:
+                what = f"{len(new)} texts are not in this folder, such as the one with the id or row {new[0]}"
                 raise InputError(what, path=folder, remedy="choose a new folder, or leave out the texts")
             if not (folder / TREE).is_file():
                 taxonomy.write(folder / TREE)
@@ -237,7 +231,9 @@ class Store:
             answers.append((len(texts), DATA, "labels", json.dumps(ends), "[]", 0, "", 0, time.time()))
             texts.append((f"{DATA} {place + 1}", document.text, 0, 0))
         if not texts:
-            raise InputError("no text to label: all are blank", remedy="name the text column with --text-column")
+            raise InputError(
+                "no usable text", path=self.folder, remedy="add rows, or name the column with --text-column"
+            )
         connection.executemany("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", [(i, *t) for i, t in enumerate(texts)])
         names = "document, user, kind, labels, refused, partial, note, milliseconds, created"
         connection.executemany(f"INSERT INTO answers({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", answers)
@@ -343,19 +339,20 @@ class Store:
         return {document: row for document, (row, _) in self._settled().items() if row is not None}
 
     def _settled(self) -> Settled:
-        newest = self.newest()
-        if (known := self._known) is not None and known[0] == newest:
-            return known[1]
-        by_text: dict[int, list[Answer]] = {}
+        """Return what the answers to each text settle; only texts with new rows of answers are computed again."""
+        before, former = self._known
+        if (newest := self.newest()) == before:
+            return former
+        rows = self._connection().execute("SELECT DISTINCT document FROM answers WHERE id > ?", (before,))
+        changed = {row[0] for row in rows}
+        given: dict[int, list[Answer]] = {}
         for answer in self.current():
-            if answer.kind != "skip":
-                by_text.setdefault(answer.document, []).append(answer)
-        given = [answer for answers in by_text.values() for answer in answers]
-        rows, start = target_rows(given, self.taxonomy), 0
-        found: Settled = {}
-        for document, answers in by_text.items():
-            found[document] = majority(rows[start : start + len(answers)]), answers
-            start += len(answers)
+            if answer.kind != "skip" and answer.document in changed:
+                given.setdefault(answer.document, []).append(answer)
+        targets = iter(target_rows([answer for answers in given.values() for answer in answers], self.taxonomy))
+        found = {document: own for document, own in former.items() if document not in changed}
+        for document, answers in given.items():
+            found[document] = majority(np.stack([next(targets) for _ in answers])), answers
         found = dict(sorted(found.items()))
         self._known = newest, found
         return found
@@ -479,38 +476,6 @@ def _answer(row: tuple[Any, ...]) -> Answer:
     return Answer(document, user, kind, chosen, no, bool(partial), note, model, milliseconds, number)
 
 
-def read_texts(path: Path, text_column: str | None = None) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return the source and the text of each usable row of a table, and the number of rows left out by reason.
-
-    The source is the cell of the column ``id`` or, without one, the number of the row.
-    """
-    rows = read_rows(path, () if text_column is None else (text_column,), all_columns=True)
-    head = list(islice(rows, SAMPLE))
-    good = [row.values for row in head if isinstance(row, Row)]
-    if text_column is None and good:
-        names = dict.fromkeys(name for values in good for name in values)
-        text_column = find_text_column([Column(name, good) for name in names], path, labelled=False)
-    texts, seen, left_out = list[tuple[str, str]](), set[int](), Counter[str]()
-    for row in chain(head, rows):
-        if isinstance(row, BadRow):
-            left_out["unreadable"] += 1
-            continue
-        try:
-            text = read_text(row.values.get(text_column or ""))
-        except RowProblem as problem:
-            left_out["blank" if problem.reason == "empty text" else "unreadable"] += 1
-            continue
-        if (hashed := text_hash(text)) in seen:
-            left_out["duplicate"] += 1
-            continue
-        seen.add(hashed)
-        own = next((value for name, value in row.values.items() if name.casefold() == "id"), None)
-        texts.append((str(row.number if own in (None, "") else own), text))
-    if not texts:
-        raise InputError("no usable text", path=path, remedy="add rows, or name the column with --text-column")
-    return texts, left_out
-
-
 def target_rows(answers: Sequence[Answer], taxonomy: Taxonomy) -> NDArray[np.float32]:
     """Return the targets of answers, (n, K): 1 for a label that applies, 0 for one that does not, NaN if unknown.
 
@@ -548,6 +513,9 @@ def majority(rows: NDArray[np.float32]) -> NDArray[np.float32] | None:
     Two answers agree if no label is 1 in one and 0 in the other. A label that is unknown in some of the answers that
     agree has the target of the others.
     """
+    if len(rows) == 1:
+        only: NDArray[np.float32] = rows[0]
+        return only
     yes, no = rows == 1, rows == 0
     differ = yes.astype(np.int64) @ no.T
     agree = (differ + differ.T) == 0  # (n, n)
