@@ -39,7 +39,7 @@ export class TaskView {
       });
       return `Different answers. ${said.join("; ")}.`;
     }
-    if (hidden) return "This text is in the random slice for dev and test. Suggestions are hidden, so that they do not lead you.";
+    if (hidden) return "In the random slice for dev and test: suggestions are hidden, so that they do not lead you.";
     return this.options.length ? "" : "There are no suggestions yet.";
   }
 
