@@ -82,6 +82,7 @@ def start(
 
     Next: **hgclr label status my-labels**
     """
+    import socket
     import webbrowser
     from ipaddress import ip_address
     from threading import Timer
@@ -121,7 +122,8 @@ def start(
             errors.say(f"left out: {count:,} ({reason})", "yellow")
         tokens = read_people(output, names) if names else None
         app = create_app(sitting, output, people=tokens, hosts=(host,) if local else ("*",))
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        name = socket.gethostname() if ip_address(address).is_unspecified else host
+        url = f"http://{f'[{name}]' if ':' in name else name}:{port}/"
         links = {name: f"{url}?token={token}" for name, token in tokens.items()} if tokens else {"page": url}
         width = max(map(len, (*links, "stop")))
         lines = [f"{escape(name.ljust(width))}  {link}" for name, link in links.items()]
@@ -313,7 +315,8 @@ def _print_status(console: Console, store: Store, state: Any, levels: list[dict[
         answers, score, low, high = state.curve[-1]
         interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f}"
         console.say(
-            f"Macro-F1 of the newest model, on the random slice: {100 * score:.1f}, {interval}; {answers:,} answers"
+            f"Macro-F1 of the newest model, over the labels in the random slice: {100 * score:.1f}, {interval};"
+            f" {answers:,} answers"
         )
     console.say(state.advice)
 

@@ -44,8 +44,10 @@ export class TaskView {
   }
 
   button({ label, probability, people }, place) {
-    const share = probability === undefined ? people.join(", ") : percent(probability);
+    const untrained = this.draft.task.model === null; // its probabilities mean nothing yet
+    const share = probability === undefined ? people.join(", ") : untrained ? "" : percent(probability);
     const bar = element("span", { class: "bar", "aria-hidden": "true" }, element("i", { class: "fill" }));
+    bar.hidden = untrained;
     bar.style.setProperty("--probability", probability ?? 0);
     return element(
       "button",
