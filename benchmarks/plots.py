@@ -260,6 +260,55 @@ def documents(results: dict[str, list[dict[str, Any]]]) -> pyplot.Figure:
     return figure
 
 
+POOLS = {"CLINC150": ("clinc150", (0, 300)), "arXiv": ("arxiv", (0, 300))}
+"""Data sets with runs on unlabelled texts: their folder of learning curves, and numbers of labelled documents."""
+
+
+def unlabelled(folder: Path, growing: dict[str, list[dict[str, Any]]]) -> pyplot.Figure | None:
+    """Draw test Macro-F1 against labelled documents, without and with unlabelled texts; no label is at the left."""
+    found = {
+        name: {size: read(file) for size in sizes if (file := folder / f"{stem}-{size}.json").is_file()}
+        for name, (stem, sizes) in POOLS.items()
+    }
+    found = {name: runs for name, runs in found.items() if runs}
+    if not found:
+        return None
+    figure, panels = grid(len(found), height=3.4)
+    none = 60  # place of 0 on the logarithmic axis
+    for axes, (name, runs) in zip(panels, found.items(), strict=True):
+        curve = {
+            point["documents"]: point["scores"]["tuned"]["macro"]["mean"]
+            for part in growing[name]
+            for point in part["points"].get("default", ())
+        }
+        curve |= {size or none: run["summary"]["macro, without the pool"]["mean"] for size, run in runs.items()}
+        sizes = sorted(curve)
+        axes.plot(sizes, [curve[size] for size in sizes], "o-", color=BASELINE, label="labelled documents only")
+        points = {size or none: run["summary"]["macro, with the pool"] for size, run in runs.items()}
+        axes.errorbar(
+            list(points),
+            [score["mean"] for score in points.values()],
+            yerr=[score["sd"] for score in points.values()],
+            fmt="D",
+            color=OURS,
+            markersize=8,
+            label="with unlabelled texts",
+        )
+        for place, score in points.items():
+            text = f"{score['mean'] - curve[place]:+.1f}"
+            axes.annotate(
+                text, (place, score["mean"]), xytext=(0, 10), textcoords="offset points", ha="center", color=OURS
+            )
+        values = [*curve.values(), *(score["mean"] for score in points.values())]
+        fit_range(axes, values, values)
+        axes.set(xscale="log", xlabel="labelled documents", ylabel="test Macro-F1")
+        axes.set_xticks(sizes, ["none" if size == none else f"{size:,}" for size in sizes])
+        axes.minorticks_off()
+        axes.set_title(name, loc="left")
+    add_legend(figure, panels[0], columns=2)
+    return figure
+
+
 PLOTS = {
     "training-speed": training,
     "prediction-speed": prediction,
@@ -292,6 +341,8 @@ def main() -> None:
     }
     if there := {title: parts for title, parts in sizes.items() if parts}:
         save(documents(there), arguments.output / "documents.svg")
+    if (figure := unlabelled(arguments.results / "unlabelled", sizes)) is not None:
+        save(figure, arguments.output / "unlabelled.svg")
 
 
 def read(file: Path) -> dict[str, Any]:

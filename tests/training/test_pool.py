@@ -17,6 +17,7 @@ from hgclr.errors import InputError
 from hgclr.inference import HierarchicalClassifier
 from hgclr.training import RunConfig, pool, train
 from hgclr.training.pool import DOUBT, pseudo_labels, read_pool
+from support.ranks import run_ranks, train_together
 from support.toy import random_tree
 
 
@@ -211,3 +212,16 @@ def test_a_run_stopped_while_texts_are_labelled_is_resumed(
     resumed = train(run, resume=True)
     assert resumed.metrics["test"] == whole.metrics["test"]
     assert (resumed.model / "model.safetensors").read_bytes() == (whole.model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does(encoder: str, few: tuple[Path, list[str]], tmp_path: Path) -> None:
+    data, texts = few
+    write_lines(data / "unlabelled.jsonl", texts)
+    run = settings(data, encoder, tmp_path / "alone")
+    alone = train(run)
+    run.write(tmp_path / "config.yaml")
+    run_ranks(train_together, 2, tmp_path, tmp_path / "config.yaml")
+    together = json.loads((tmp_path / "together" / "metrics.json").read_text())
+    assert together["unlabelled"]["labels"] == alone.metrics["unlabelled"]["labels"]
+    assert together["test"]["micro"]["f1"] == pytest.approx(alone.metrics["test"]["micro"]["f1"], abs=0.02)
