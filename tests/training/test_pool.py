@@ -79,6 +79,11 @@ def test_texts_of_the_splits_are_left_out(encoder: str, toy_data: Path, tmp_path
     assert found is not None
     assert found.texts == ["new words", "more words"]
     assert found.left_out == {"in train": 1, "in dev": 2, "repeated": 1}
+    from_names = read_pool(
+        settings(toy_data, encoder, tmp_path / "run", effort="names", data={"unlabelled": file}), folder
+    )
+    assert from_names is not None
+    assert from_names.left_out == {"in dev": 2, "repeated": 1}
     write_lines(file, texts[2:4])
     with pytest.raises(InputError, match="no unlabelled text can be used: 2 in dev"):
         read_pool(run, folder)

@@ -84,6 +84,8 @@ def read_pool(run: RunConfig, data: DataFolder | DocumentSet) -> Texts | None:
     if isinstance(data, DataFolder):
         columns += [data.form.text_column, data.source_text_column]
     for split in data.splits:
+        if split == "train" and run.training.effort == "names":
+            continue  # the documents of train are not learned from
         learned = split == "train" and run.data.limit is not None
         sample = (run.data.limit or 0, run.training.seed) if learned else None
         known |= {text_hash(document.text): f"in {split}" for document in sample_documents(data, split, sample)}
