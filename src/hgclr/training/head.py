@@ -264,13 +264,15 @@ def fit_vectors(
     learned: datasets.Dataset,
     strength: float,
     *,
-    iterations: int = ITERATIONS,
+    iterations: int | None = None,
 ) -> None:
-    """Fit the head to vectors of documents, (N, H); see :func:`fit_head`."""
+    """Fit the head to vectors of documents, (N, H), by at most ``ITERATIONS`` iterations; see :func:`fit_head`."""
     head = model.classifier
     start = head.weight.detach().cpu()  # W_0
     weight, bias = (part.detach().cpu().clone().requires_grad_() for part in (head.weight, head.bias))
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [weight, bias], max_iter=iterations or ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
+    )
     documents, step = len(learned), max(1, FEATURE_ENTRIES // max(start.shape))
     targets = target_rows(learned, len(start))
 
@@ -300,7 +302,7 @@ def target_rows(learned: datasets.Dataset, labels: int) -> Callable[[int, int], 
     for name, value in columns.items():
         column = table.column(name).combine_chunks()
         starts = np.concatenate([[0], np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False))])
-        entries.append((column.flatten().to_numpy(zero_copy_only=False).astype(np.int64), value, starts))
+        entries.append((column.flatten().to_numpy(zero_copy_only=False), value, starts))
 
     def rows(begin: int, end: int) -> Tensor:
         targets = np.zeros((end - begin, labels), dtype=np.float32)
