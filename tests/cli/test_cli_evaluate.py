@@ -201,6 +201,15 @@ def test_folds_audit_train(make_encoder, toy_data: Path, tmp_path: Path) -> None
     assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
+def test_texts_with_different_labels_are_counted(make_encoder, toy_data: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(toy_data, tmp_path / "data")
+    (data / "contradictions.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    (tmp_path / "config.yaml").write_text(f"data:\n  path: {data}\nmodel:\n  encoder: {make_encoder('bert')}\n")
+    result = run("audit", tmp_path / "config.yaml")
+    assert result.exit_code == 0, result.output
+    assert "texts to which people gave different labels: 2, in" in result.stdout
+
+
 def test_train_is_audited_by_heads(make_encoder, toy_data: Path, tmp_path: Path) -> None:
     """By default, with the settings beside the model, and nothing is written but what is asked for."""
     run_folder = tmp_path / "run"

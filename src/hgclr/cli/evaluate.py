@@ -182,8 +182,12 @@ def audit(
     Next: open audit.html, write your verdicts into audit.csv, correct the data, and train again
     """
     from hgclr.cli.tables import print_audit
+    from hgclr.data.folder import CONTRADICTIONS
+    from hgclr.data.readers import byte_lines
+    from hgclr.errors import as_written
     from hgclr.evaluation.audit import audit as audit_split
     from hgclr.evaluation.audit import write_audit
+    from hgclr.remote import local
 
     if output is not None:
         check_output(output)
@@ -239,6 +243,10 @@ def audit(
     write_result(json_file, found.to_json())
     console = results(json_file)
     print_audit(found, console)
+    # data import and label export write this file
+    disputed = local(run.data.path if split == "train" else data) / CONTRADICTIONS
+    if disputed.is_file() and (count := sum(1 for _ in byte_lines(disputed))):
+        console.say(f"texts to which people gave different labels: {count:,}, in {as_written(disputed)}")
     if len(sources) == 2 and (pseudo := pseudo_labels_of(sources[0])) is not None:
         console.say(f"the model also learned from unlabelled texts, with {len(pseudo):,} labels; see its metrics.json")
     if output is not None:
