@@ -137,6 +137,18 @@ def test_a_model_learns_from_unlabelled_texts(
     assert model.evaluate(data).to_json()["micro"] == results[0].metrics["test"]["micro"]
 
 
+def test_hgclr_labels_texts_for_a_head(encoder: str, few: tuple[Path, list[str]], tmp_path: Path) -> None:
+    data, texts = few
+    write_lines(data / "unlabelled.jsonl", texts)
+    run = settings(data, encoder, tmp_path / "run", effort="full", epochs=1)
+    run.model = run.model.model_copy(update={"architecture": "hgclr"})
+    result = train(run)
+    assert result.metrics["unlabelled"]["texts"] == len(set(texts))
+    assert (
+        HierarchicalClassifier.load(result.model).evaluate(data).to_json()["micro"] == result.metrics["test"]["micro"]
+    )
+
+
 def test_a_worse_student_is_not_kept(
     encoder: str, few: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,10 +68,14 @@ class SplitWords:
         """Return by how many standard deviations the share of ``odd`` tokens is above that of training texts."""
         return (odd / length - self.mean) / math.sqrt(self.mean * (1 - self.mean) / length + self.spread**2)
 
+    def is_unlike(self, odd: int, length: int) -> bool:
+        """Return whether a text has more ``odd`` tokens than nearly all training texts."""
+        return odd > 0 < length and self.excess(odd, length) > self.limit
+
     def unlike(self, tokens: datasets.Dataset, tokenizer: tokenizers.Tokenizer) -> float:
         """Return the share of tokenised texts above the limit, such as those in another language."""
         pairs = zip(*map(np.ndarray.tolist, _odd_tokens(tokens, tokenizer)), strict=True)
-        return float(np.mean([odd > 0 and self.excess(odd, length) > self.limit for odd, length in pairs]))
+        return float(np.mean([self.is_unlike(odd, length) for odd, length in pairs]))
 
 
 def _odd_tokens(

@@ -351,8 +351,7 @@ class HierarchicalClassifier:
         if self._split_words is None:
             return False
         odd = sum(map(self._split_tokens.__getitem__, ids))
-        length = len(ids) - self._special_tokens
-        return odd > 0 < length and self._split_words.excess(odd, length) > self._split_words.limit
+        return self._split_words.is_unlike(odd, len(ids) - self._special_tokens)
 
     def predict_batch(
         self, batch: Sequence[TokenisedText], decisions: Decisions | Sequence[Decisions] | None = None

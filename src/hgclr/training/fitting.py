@@ -76,14 +76,12 @@ class Fitted:
 
     Args:
         decisions: the decisions for the model.
-        untuned: the decisions before tuning, with the threshold 0.5.
         calibrated: a report of how they were tuned, or None.
         metrics: recipe, precision, scores of each epoch; ``dev`` and ``test`` are the scores with ``decisions``,
             ``dev_at_0.5`` and ``test_at_0.5`` those at a threshold of 0.5.
     """
 
     decisions: Decisions
-    untuned: Decisions
     calibrated: Calibrated | None
     metrics: dict[str, Any]
 
@@ -272,7 +270,7 @@ def fit(
             best = tuned.decisions
             metrics["tuned"] = tuning_summary(tuned)
         metrics |= score_splits(model, tokens, collator, {"": best, "_at_0.5": half}, counts, begin)
-    return Fitted(best, half, tuned, metrics | stopwatch.read())
+    return Fitted(best, tuned, metrics | stopwatch.read())
 
 
 def tuning_summary(tuned: Calibrated) -> dict[str, Any]:

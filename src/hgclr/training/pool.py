@@ -189,7 +189,7 @@ def fit_with_pool(training: partial[Fitted], splits: Mapping[str, datasets.Datas
     counts = label_counts(splits.get("train"), len(taxonomy))
     metrics |= score_splits(model, scored, collator, {"": decisions, "_at_0.5": half}, counts, begin)
     report["labels"] = {taxonomy.ids[label]: int(best.labels[label]) for label in np.flatnonzero(best.labels)}
-    return Fitted(decisions, half, best.calibrated, metrics | {"unlabelled": report | {"before": before}})
+    return Fitted(decisions, best.calibrated, metrics | {"unlabelled": report | {"before": before}})
 
 
 def quality_of(fitted: Fitted) -> float:
