@@ -309,6 +309,36 @@ def unlabelled(folder: Path, growing: dict[str, list[dict[str, Any]]]) -> pyplot
     return figure
 
 
+ARMS = {
+    "bert": ("flat", BASELINE),
+    "two-passes": ("flat, two passes", "#b8860b"),
+    "random": ("random masking", "#5b7fb4"),
+    "no-contrastive": ("HGCLR, λ = 0", "#c2627a"),
+    "hgclr-published": ("HGCLR, preset published", "#7a4fa3"),
+    "hgclr": ("HGCLR, preset paper", OURS),
+}
+"""Arms of ``hgclr reproduce regime``: names and colours."""
+REGIMES = {"arXiv, 1,192 documents": "arxiv", "arXiv mini, 998 documents": "arxiv_mini"}
+"""Titles and folders of its results."""
+
+
+def regime(results: dict[str, dict[str, Any]]) -> pyplot.Figure:
+    """Draw dev Macro-F1 against epochs: thin lines are seeds, thick ones their mean while all of them train."""
+    figure, panels = grid(len(results), height=3.8)
+    for axes, (name, result) in zip(panels, results.items(), strict=True):
+        for key, (title, colour) in ARMS.items():
+            if curves := list(result["dev_macro_f1"].get(key, {}).values()):
+                for curve in curves:
+                    axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.4)
+                mean = [sum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
+                axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=f"{title} ({len(curves)})")
+        axes.set(xlabel="epoch", ylabel="dev Macro-F1 at 0.5", ylim=(0, None))
+        axes.locator_params("x", integer=True)
+        axes.set_title(name, loc="left")
+    add_legend(figure, panels[0], columns=3)
+    return figure
+
+
 PLOTS = {
     "training-speed": training,
     "prediction-speed": prediction,
@@ -341,6 +371,9 @@ def main() -> None:
     }
     if there := {title: parts for title, parts in sizes.items() if parts}:
         save(documents(there), arguments.output / "documents.svg")
+    arms = {title: arguments.results / "regime" / name / "regime.json" for title, name in REGIMES.items()}
+    if there := {title: read(file) for title, file in arms.items() if file.is_file()}:
+        save(regime(there), arguments.output / "regime.svg")
     if (figure := unlabelled(arguments.results / "unlabelled", sizes)) is not None:
         save(figure, arguments.output / "unlabelled.svg")
 

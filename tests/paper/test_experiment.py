@@ -133,7 +133,7 @@ def test_models_and_checkpoints_go_unless_they_are_wanted(
     later = Experiment(data=toy_data, encoder="e", output=tmp_path / "kept")
     assert (run_row("bert", 1, later) / "model").is_dir()  # what was kept once is not taken away
     wanting = Experiment(**{**vars(plan), "keep_models": True})
-    with pytest.raises(InputError, match=r"bert-1 is done, and its models were not kept; give another --output"):
+    with pytest.raises(InputError, match=r"bert-1 is finished, and its models were not kept; give another --output"):
         run_row("bert", 1, wanting)
 
 
@@ -165,7 +165,7 @@ def test_another_preset_has_runs_and_a_table_of_its_own(plan: Experiment, traini
         plan.output / folder / f"{row}-1" for folder in ("runs", "runs-paper") for row in ("bert", "hgclr")
     ]
     text = (plan.output / "table3-paper.md").read_text()
-    assert "The preset paper holds for all rows: a head that starts from random weights, pooling cls, classif" in text
+    assert "All rows have the preset paper: a head that starts from random weights, pooling cls, classification" in text
     assert "released" not in text
     assert "tuned on dev" not in text  # the paper decides at one half
     assert "| tuned on dev |" in (plan.output / "table3.md").read_text()

@@ -239,7 +239,7 @@ def regime(
         option("Train on so many documents of each leaf, or all where there are fewer; default: all of train.", min=1),
     ] = None,
 ) -> None:
-    """Test HGCLR in the regime the paper trains in: a random head on the first token, until dev stops rising.
+    """Compare HGCLR with the flat model, trained as in the paper: a random head, until dev stops rising.
 
     Arms: bert (the flat model), hgclr, then two-passes, random, no-contrastive, hgclr-published, which tell a second
     pass, masking, the label tree and the contrastive loss apart. All have batches of 12 documents, the preset paper but

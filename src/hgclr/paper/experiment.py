@@ -1,4 +1,4 @@
-"""What all rows of a table share, the settings of each run, and the runs themselves: resumed, and never made twice."""
+"""Settings that all rows of a table share, settings of each run, and the runs, which are resumed and made once."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True)
 class Budget:
-    """What the rows of a table may spend; None is no bound.
+    """Limits of all rows of a table; None is no limit.
 
-    ``documents`` is the size of the random sample of training documents, another one for each seed; ``length`` the
-    tokens read of a text; ``dev`` and ``test`` the sizes of the samples scored, by default as many as ``documents``,
-    or all with ``scores_all``. Systems that take longer by nature get a multiple of the epochs (``System.length``).
+    ``documents`` is the size of the random sample of training documents, drawn for each seed; ``length`` the tokens
+    read of a text; ``dev`` and ``test`` the sizes of the samples scored, by default as many as ``documents``, or all
+    with ``scores_all``. Systems that need more epochs get a multiple of them (``System.length``).
     """
 
     documents: int | None = None
@@ -99,7 +99,7 @@ class Budget:
         return cls(**values)
 
     def settings(self) -> dict[str, dict[str, Any]]:
-        """Return the budget as settings of a run; nothing stands there for what has no bound."""
+        """Return the limits as settings of a run, without those that are None."""
         scored = None if self.scores_all else self.documents
         data = {"limit": self.documents, "dev_limit": self.dev or scored, "test_limit": self.test or scored}
         sections = {"data": data, "model": {"max_length": self.length}, "training": {"epochs": self.epochs}}
@@ -109,7 +109,7 @@ class Budget:
         }
 
     def __str__(self) -> str:
-        """Say it in words, for the title of a table."""
+        """Describe the limits, for the title of a table."""
         words = {"documents": "document", "length": "token", "epochs": "epoch"}
         bounds = {word: bound for key, word in words.items() if (bound := getattr(self, key)) is not None}
         parts = [f"{bound:,} {word}{'' if bound == 1 else 's'}" for word, bound in bounds.items()]
@@ -119,15 +119,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What all rows share.
+    """Settings that all rows share.
 
     Args:
         output: folder of the tables and, in ``runs``, of the runs.
-        preset: preset of all rows but those that have one of their own: where heads start, pooling, loss, documents of
-            the label tree, tuned decisions, and, unless ``recipe`` is given, the recipe.
-        corpus: which of the paper's corpora the data stands for: its λ and γ, and its figures beside ours.
+        preset: preset of all rows whose system has none: start of the head, pooling, loss, label documents, tuned
+            decisions and, unless ``recipe`` is given, the recipe.
+        corpus: the corpus of the paper that the data is, which decides λ and γ and the paper's scores beside ours.
         recipe: optimisation recipe of all rows; by default that of the paper under the paper's presets.
-        overrides: settings ``section.key=value`` of all rows, under those that make a row what it is.
+        overrides: settings ``section.key=value`` of all rows; settings of a row's system override them.
         keep_models: leave the trained models in the runs' folders.
         keep_predictions: write the labels predicted on test into the runs' folders (:func:`write_predictions`).
     """
@@ -149,12 +149,12 @@ class Experiment:
         return self.recipe or ("default" if self.preset == "default" else "paper")
 
     def folder(self, system: System, seed: int) -> Path:
-        """Return the folder of a run; those of the paper's presets stand apart."""
+        """Return the folder of a run; each of the paper's presets has its own parent folder."""
         runs = "runs" if self.preset == "default" else f"runs-{self.preset}"
         return self.output / runs / f"{system.key}-{seed}"
 
     def base(self) -> RunConfig:
-        """Return the settings of a run before a row's own; an override of what an option decides is refused."""
+        """Return the settings that all runs share; refuse an override of a setting that has its own option."""
         budget = {} if self.budget is None else self.budget.settings()
         reserved = OPTIONS | {f"{section}.{name}": "--budget" for section, values in budget.items() for name in values}
         for override in self.overrides:
@@ -199,7 +199,7 @@ class Experiment:
         if model.get("positives") == "random":
             kept = kept_fraction(self._before(system, seed))
             if kept is None:
-                raise InputError(f"the runs of {system.after!r} say nothing of the tokens they kept")
+                raise InputError(f"the runs of {system.after!r} did not record the share of kept tokens")
             model |= {"keep_fraction": round(kept, 6), "keep_threshold": None}
         model["preset"] = preset
         data = {**base["data"], **system.data}
@@ -216,13 +216,13 @@ class Experiment:
         return run
 
     def released(self, system: System) -> dict[str, Any]:
-        """Return the model settings of a system's own authors: under the paper's presets, else none."""
+        """Return the model settings with which a system's authors released it; {} under the preset ``default``."""
         if self.preset == "default":
             return {}
         return {**system.released, **system.released_on.get(self.corpus or "wos", {})}
 
     def recipe_of(self, system: System) -> Mapping[str, Any]:
-        """Return the training settings of a system's own paper, where the recipe is that of papers."""
+        """Return the training settings of a system's paper; {} unless the recipe is ``paper``."""
         return system.recipe if self.chosen_recipe == "paper" else {}
 
     def _before(self, system: System, seed: int) -> dict[str, Any]:
@@ -262,9 +262,9 @@ def kept_fraction(metrics: dict[str, Any]) -> float | None:
 
 
 def record(system: System, run: RunConfig) -> dict[str, Any]:
-    """Return all that decides a run, defaults included, to be kept beside it.
+    """Return all settings that decide a run, defaults included.
 
-    The choices of the method are listed with what the preset made of them, for a preset may change.
+    Settings of the method have the values of their preset, because a preset may change.
     """
     sections = run.model_dump(mode="json", exclude={"output"})
     chosen_form = {field.name: getattr(run.data, field.name) for field in fields(RowForm)}
@@ -279,7 +279,7 @@ def record(system: System, run: RunConfig) -> dict[str, Any]:
         return settings | {"model": {"classifier": system.classical, "encoder": encoder, "max_length": length}}
     method = BaselineConfig(**method_settings(run.model.preset, run.model.overrides))
     names = {field.name for field in fields(BaselineConfig)} - {field.name for field in fields(PreTrainedConfig)}
-    names -= {"encoder_config", "label_name_length", "special_token_ids"}  # no choices, and neither is the label tree:
+    names -= {"encoder_config", "label_name_length", "special_token_ids"}  # not settings, as the label tree:
     names -= {f"label_{kind}" for kind in ("parents", "names", "descriptions", "alternatives", "codes", "more_parents")}
     chosen = {name: value for name, value in sections["model"].items() if name not in names}
     return settings | {"model": chosen | {name: getattr(method, name) for name in sorted(names)}}
@@ -291,7 +291,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Step:
-    """The run that is made now: row ``number`` of ``total``, which counts the rows that others need."""
+    """The current run: row ``number`` of ``total``, which includes the rows that others depend on."""
 
     number: int
     total: int
@@ -305,7 +305,7 @@ Watch = Callable[[Step], AbstractContextManager[tuple[Sequence[TrainerCallback],
 
 @contextmanager
 def unwatched(step: Step) -> Iterator[tuple[Sequence[TrainerCallback], None]]:
-    """Show nothing."""
+    """Log the run, and show no progress."""
     logger.info("row %d of %d, seed %d: %s", step.number, step.total, step.seed, step.system)
     yield (), None
 
@@ -319,8 +319,8 @@ def run_systems(
 ) -> Iterator[dict[tuple[str, int], str]]:
     """Run systems with every seed; yield after each run why some could not be run, by system and seed.
 
-    The seeds are the outer loop: after the first, every system has a figure. The others continue where one cannot be
-    run (memory, data, an optional part that is missing). ``refused`` are the runs that an earlier call could not make.
+    Seeds are the outer loop, so that every system has a score after the first seed. If a system cannot be run (memory,
+    data, a missing extra), the others continue. ``refused`` are the runs that an earlier call could not make.
     """
     refused = {} if refused is None else refused
     for seed in seeds:
@@ -338,7 +338,7 @@ def run_systems(
 def check_runs(
     table: Table, seeds: Sequence[int], experiment: Experiment, rows: Sequence[str] | None = None
 ) -> list[System]:
-    """Return the systems that rows of a table need, each after the one that it needs a run of.
+    """Return the systems to run for rows of a table, each after the system that it depends on.
 
     Raises:
         InputError: if a row is unknown, the data lacks a split, or ``experiment.output`` holds runs with other
@@ -367,7 +367,7 @@ def check_runs(
 
 
 def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str, object]:
-    """Return the record of a run, after making sure that its folder holds nothing, or that run."""
+    """Return the record of a run; raise an InputError if its folder holds another run."""
     folder = experiment.folder(system, seed)
     wanted = record(system, experiment.run(system, seed))
     finished = experiment.finished(system, seed) is not None
@@ -383,14 +383,14 @@ def _check_place(system: System, seed: int, experiment: Experiment) -> dict[str,
             f"{folder} holds a run with other settings: {place} is {before!r} there and {now!r} here", remedy=remedy
         )
     if finished and experiment.keep_models and system.classical is None and not (folder / "training-model").is_dir():
-        raise InputError(f"{folder} is done, and its models were not kept", remedy=remedy)
+        raise InputError(f"the run in {folder} is finished, and its models were not kept", remedy=remedy)
     if finished and experiment.keep_predictions and not any((folder / name).exists() for name in (PREDICTIONS, MODEL)):
-        raise InputError(f"{folder} is done, and its predictions were not kept", remedy=remedy)
+        raise InputError(f"the run in {folder} is finished, and its predictions were not kept", remedy=remedy)
     return wanted
 
 
 def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> None:
-    """Make one run, or resume it; a finished one is left as it is."""
+    """Make or resume one run; a finished run stays."""
     wanted = _check_place(system, step.seed, experiment)
     folder = experiment.folder(system, step.seed)
     checkpoints = folder / CHECKPOINTS
@@ -404,7 +404,7 @@ def _run(system: System, experiment: Experiment, step: Step, watch: Watch) -> No
                 run_classical(system.classical, run, on_documents=on_documents)
             else:
                 train(run, resume=True, callbacks=callbacks, on_documents=on_documents)
-    elif not checkpoints.exists():  # as it is without a kill at the last moment
+    elif not checkpoints.exists():  # predictions are written and models deleted
         return
     if experiment.keep_predictions and not (folder / PREDICTIONS).exists():
         write_predictions(experiment.run(system, step.seed), folder)

@@ -436,6 +436,8 @@ def in_words(difference: Difference) -> str:
     """Return the verdict on a difference, with what an undecided one would take."""
     if difference.verdict != "undecided":
         return difference.verdict or "none from one seed"
+    if difference.high < 0:
+        return "undecided by the rule; the interval is below 0, so more seeds would not confirm a gain"
     if difference.seeds_needed is not None:
         return f"undecided; about {difference.seeds_needed} seeds would decide"
     if -NEGLIGIBLE < difference.mean < NEGLIGIBLE or difference.mean >= GAIN:

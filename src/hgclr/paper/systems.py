@@ -1,4 +1,4 @@
-"""The systems that the tables compare: what each is called and which settings make it."""
+"""The systems that the tables compare: their names and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRESETS_BY_CORPUS: dict[tuple[str, str], dict[str, float]] = {
     ("published", "nyt"): {"contrastive_weight": 0.3, "keep_threshold": 0.002},
     ("published", "rcv1"): {"contrastive_weight": 0.3, "keep_threshold": 0.001},
 }
-"""λ and γ where a preset, which has those of WOS, has others for another corpus."""
+"""λ and γ of a preset for corpora other than WOS."""
 HIMATCH_RECIPE = {
     "batch_size": 8,
     "epochs": 150,
@@ -26,30 +26,28 @@ HIMATCH_RECIPE = {
     "weight_decay": 0.01,
     "max_gradient_norm": 1.0,
 }
-"""What the released HiMatch trains a BERT with; it takes AdamW, as all our recipes do."""
+"""Recipe of the released HiMatch with BERT; its optimiser is AdamW, as in all our recipes."""
 TEXTRCNN_RECIPE = {"batch_size": 64, "epochs": 200, "patience": 50, "learning_rate": 1e-4}
-"""What the released systems over TextRCNN are trained with, by Adam; some differ in epochs and patience."""
+"""Recipe of the released systems over TextRCNN, with Adam; some differ in epochs and patience."""
 TREE_LSTM = {"wos": {"structure_encoder": "tree-lstm"}}
-"""On which corpus the released HTCInfoMax has no GCN."""
+"""The corpus for which the released HTCInfoMax has a Tree-LSTM instead of a GCN."""
 
 
 @dataclass(frozen=True)
 class System:
-    """What is trained and scored.
+    """A system that is trained and scored.
 
     Args:
         key: name of its runs' folders.
-        model: its settings in the section ``model`` of a run, on top of all that the user chose.
-        published: those settings where the preset is ``published`` and its program means something else.
-        data, training: its settings in those sections.
-        released: under the paper's presets, model settings with which its authors released it, below what the user
-            chose; ``released_on`` are more of them by corpus.
-        recipe: its settings in the section ``training`` where the recipe is ``paper`` and its own paper has another,
-            below what the user chose.
-        preset: the preset it always has; by default the one that the user chose for the table.
-        length: how many times as many epochs as others it gets, and as much patience.
+        model, data, training: its settings in these sections of a run; they override the user's.
+        published: its model settings under the preset ``published``, if they differ.
+        released: model settings with which its authors released it. They hold under the paper's presets, unless the
+            user sets others; ``released_on`` adds settings for a corpus.
+        recipe: training settings of its own paper. They hold with the recipe ``paper``, unless the user sets others.
+        preset: its preset; by default that of the table.
+        length: multiple of the other systems' epochs and patience.
         after: key of the system whose run with the same seed decides some of its settings.
-        classical: it is no encoder but one of :mod:`hgclr.paper.classical`.
+        classical: a system of :mod:`hgclr.paper.classical`, which has no encoder.
     """
 
     key: str
@@ -78,7 +76,7 @@ def _over_textrcnn(
     released_on: Mapping[str, Mapping[str, Any]] | None = None,
     **released: Any,
 ) -> System:
-    """Return a system over TextRCNN, which learns from scratch and takes longer."""
+    """Return a system over TextRCNN, which has no pretrained weights and needs more epochs."""
     return System(
         key,
         {"architecture": architecture, "encoder": "textrcnn"},
@@ -90,7 +88,7 @@ def _over_textrcnn(
 
 
 def _without_tree(key: str, **settings: Any) -> tuple[System, System]:
-    """Return a flat model trained without a tree's documents and a last fit of the head, and that for twice as long."""
+    """Return a flat model without label documents and head refit, and the same with twice the epochs."""
     model, data, training = {"architecture": "flat", **settings}, {"label_documents": False}, {"refit_head": False}
     once = System(key, model, data=data, training=training)
     return once, System(f"{key}-long", model, data=data, training=training, length=2, after=key)
@@ -157,7 +155,7 @@ _ALL = (
     *_without_tree("flat"),
     System("no-refit", training={"refit_head": False}),
     System("default"),
-    # Under the paper's presets, with decisions tuned as those of the systems beside them.
+    # The paper's presets, with tuned decisions like the other systems of the table.
     System("hgclr-paper", {"architecture": "hgclr"}, training={"calibrate": True}, preset="paper"),
     System("hgclr-published", {"architecture": "hgclr"}, training={"calibrate": True}, preset="published"),
     _hgclr("hgclr-random-head", classifier_start="random"),
@@ -170,7 +168,7 @@ LITERATURE = {
     "nyt": {"text": "literature"},
     "rcv1": {"text": "literature", "label_names": "codes"},
 }
-"""Options of ``hgclr data prepare`` with which published figures were made, by corpus."""
+"""Options of ``hgclr data prepare`` that published scores are based on, by corpus."""
 Figures = Mapping[str, tuple[float, float]]
 
 
@@ -179,11 +177,11 @@ class SystemRow:
     """A line of a table.
 
     Args:
-        system: key of the system, or, of a row that is only printed, of the row.
-        title: what the table calls it.
+        system: key of the system; if the row is ``printed``, of the row.
+        title: its name in the table.
         paper: the paper's Micro- and Macro-F1 by corpus.
-        extra: it is not in the paper's table and only there when asked for.
-        printed: it shows the paper's figures and cannot be run.
+        extra: it is not in the paper's table, and is run on request only.
+        printed: it has the paper's scores only, and cannot be run.
     """
 
     system: str
@@ -323,37 +321,35 @@ _SYSTEMS = Table(
         SystemRow("hgclr", "HGCLR"),
         SystemRow("hgclr-paper", "HGCLR, preset paper"),
         SystemRow("hgclr-published", "HGCLR, preset published"),
-        SystemRow("bert", "flat, with the tree's documents", extra=True),
-        SystemRow("no-refit", "default, head not fitted again", extra=True),
+        SystemRow("bert", "flat, with label documents", extra=True),
+        SystemRow("no-refit", "default without head refit", extra=True),
         SystemRow("hgclr-random-head", "HGCLR, head from random weights", extra=True),
     ),
     (
         (
-            "At 0.5, a label is given from a probability of 0.5. Tuned on dev, for all rows alike, rule and "
-            "thresholds are those that do best on dev. hiclass has no probabilities to tune; names, without labelled "
-            "documents to tune on, has under tuned the path to each text's most probable leaf."
+            "At 0.5, labels more probable than 0.5 are predicted. Tuned: the rule and thresholds that are best on "
+            "dev, by the same search for all rows. hiclass has no probabilities to tune. names has no labelled "
+            "documents to tune on; its tuned score is that of the path to each text's most probable leaf."
         ),
         (
-            "The default is what hgclr train does without any settings: the encoder's own pooling, a head that starts "
-            "from the labels' names, the tree's documents (each label's name as a training document), the head "
-            "fitted once more to the trained encoder's vectors of all documents, tuned decisions."
+            "default is hgclr train without any settings: the encoder's pooling, a head that starts from label names, "
+            "label documents, head refit, tuned decisions."
         ),
         (
-            "The three flat systems train on no documents of the tree, and their heads are not fitted again. flat has "
-            "the encoder's own pooling and a head that starts from names; with random weights it starts from those; "
-            "flat, first token, reads the first token only. The paper's presets have the "
-            "first token and a random head."
+            "The flat systems have no label documents and no head refit. Pooling is the encoder's, or the first token "
+            "where the row says so; heads start from label names, or from random weights where the row says so. The "
+            "paper's presets have the first token and a random head."
         ),
         "A step of HGCLR reads every text twice; flat with twice the epochs reads as many texts.",
         (
-            "TF-IDF is regularised, and its classes weighted, as suits dev best after tuning; hiclass as suits dev "
-            "best. Both read as much of each text as the others."
+            "Regularisation and class weights of TF-IDF, and regularisation of hiclass, are the best on dev. Both read "
+            "as much of each text as the other rows."
         ),
     ),
 )
 _REGIME = Table(
     "regime",
-    "HGCLR in the regime the paper trains in",
+    "HGCLR against the flat model, trained as in the paper",
     "test",
     "bert",
     (

@@ -26,7 +26,7 @@ Runs = Mapping[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Spread:
-    """Values of several runs, their mean and their standard deviation (of a sample: n - 1), which one run has not."""
+    """Values of several runs, their mean, and their sample standard deviation: None for one run."""
 
     values: list[float]
     mean: float
@@ -34,7 +34,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread | None:
-        """Sum values up; None if there are none."""
+        """Return the spread of values, None if there are none."""
         if not values:
             return None
         return cls(list(values), statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
@@ -129,7 +129,7 @@ def summarise(
     refused: Mapping[tuple[str, int], str],
     command: str,
 ) -> Summary:
-    """Sum up the chosen rows, and other rows of the table that are done with the same settings.
+    """Return a table of the chosen rows, and of other rows with finished runs in the same settings.
 
     ``refused`` tells why a row could not be run, by its key and the seed.
     """
@@ -185,13 +185,13 @@ def training_time(runs: Runs) -> dict[str, Spread | None]:
 
 
 def scores_of(run: Mapping[str, Any], split: str, *, tuned: bool) -> Mapping[str, Any]:
-    """Return a run's scores on a split, at 0.5 or with tuned decisions; nothing if it has none of that kind."""
+    """Return a run's scores on a split, at 0.5 or with tuned decisions; {} if it has none."""
     at_half = f"{split}_at_0.5"
-    if at_half not in run:  # runs on record from before these scores had their name
+    if at_half not in run:  # a run of version 0.2
         return ((run.get("tuned") or {}).get(split) if tuned else run.get(split)) or {}
     if not tuned:
         return run[at_half]  # type: ignore[no-any-return]
-    # Names alone are not tuned, and are not scored at 0.5 either.
+    # The effort names is neither tuned nor scored at 0.5.
     return run[split] if "tuned" in run or run[split] != run[at_half] else {}
 
 
@@ -204,7 +204,7 @@ def _line(
     refused: dict[int, str],
     machines: list[dict[str, Any]],
 ) -> TableLine:
-    """Sum up one row; ``base`` is the row that gains are measured from, None for that row itself."""
+    """Return a line; ``base`` is the row that gains are measured from, None for that row itself."""
     runs, base_runs = all_runs[row.system], {} if base is None else all_runs[base.system]
     ours, gain = _scores_and_gains(runs, base_runs, split, tuned=False)
     tuned, tuned_gain = _scores_and_gains(runs, base_runs, split, tuned=True)
@@ -242,7 +242,7 @@ def _line(
 def _scores_and_gains(
     runs: Runs, base_runs: Runs, split: str, *, tuned: bool
 ) -> tuple[dict[str, Spread] | None, dict[str, Spread] | None]:
-    """Return Micro- and Macro-F1, and what they gain over the base's seed by seed; None where no run has them."""
+    """Return Micro- and Macro-F1, and their gains over the base's by seed; None if no run has them."""
     scores, gains = {}, {}
     for average in AVERAGES:
         own, of_base = (
@@ -257,7 +257,7 @@ def _scores_and_gains(
 
 
 def _f1(run: Mapping[str, Any], split: str, average: str, *, tuned: bool) -> float | None:
-    """Return the F1 of a run in percent, at 0.5 or with tuned decisions; on dev, that of halves not tuned on."""
+    """Return the F1 of a run in percent; tuned F1 on dev is that of the halves that were not tuned on."""
     if tuned and split == "dev":
         halves = (run.get("tuned") or {}).get("dev")
         return None if halves is None else float(100 * halves["after"][f"{average}_f1"])
@@ -291,28 +291,27 @@ def _run(seed: int, run: dict[str, Any], machines: list[dict[str, Any]]) -> dict
 
 
 def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], base: SystemRow) -> list[str]:
-    """Return what the figures mean, and what went otherwise than planned."""
+    """Return notes on the meaning of scores, on refused and on resumed runs."""
     notes = list(table.notes)
     if experiment.corpus is not None and any(line.paper for line in lines):
         notes += table.figure_notes
         notes.append(
-            f"The paper's figures: {CORPORA[experiment.corpus]}, all documents, bert-base-uncased, one seed. Where "
-            f"data, encoder or budget are others, the difference from them means little; the gains over {base.title}, "
-            "the paper's and ours, can be compared."
+            f"The paper's scores: {CORPORA[experiment.corpus]}, all documents, bert-base-uncased, one seed. With other "
+            f"data, another encoder or a budget, compare the gains over {base.title}, not the scores."
         )
     systems = [(line, SYSTEMS[line.key]) for line in lines if line.key in SYSTEMS]
     scratch = any(system.length == 5 for _, system in systems)
     if scratch and (experiment.chosen_recipe == "default" or (experiment.budget and experiment.budget.epochs)):
-        notes.append("TextRCNN learns from scratch: its rows have five times the epochs and the patience of others.")
+        notes.append("TextRCNN has no pretrained weights: its rows have five times the others' epochs and patience.")
     if experiment.preset != "default":
         chosen = method_settings(experiment.preset, {})
         over = " (over TextRCNN the maximum over time)" if scratch else ""
         own = [line.title for line, system in systems if system.preset not in (None, experiment.preset)]
         tuned = any(line.tuned for line in lines)
         notes.append(
-            f"The preset {experiment.preset} holds for all rows{' but ' * bool(own)}{', '.join(own)}: a head that "
-            f"starts from {chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
-            f"{chosen['classification_loss']}, no documents of the label tree{'' if tuned else ', decisions at 0.5'}."
+            f"All rows{' but ' * bool(own)}{', '.join(own)} have the preset {experiment.preset}: a head that starts "
+            f"from {chosen['classifier_start']} weights, pooling {chosen['pooling']}{over}, classification loss "
+            f"{chosen['classification_loss']}, no label documents{'' if tuned else ', decisions at 0.5'}."
         )
     for line, system in systems:
         parts = [("recipe", experiment.recipe_of(system)), ("model", experiment.released(system))]
@@ -322,25 +321,25 @@ def _notes(table: Table, experiment: Experiment, lines: Sequence[TableLine], bas
             if settings
         )
         if listed:
-            notes.append(f"{line.title} is as its own authors released it, unless set otherwise: {listed}.")
+            notes.append(f"{line.title} has the settings of its authors, unless set otherwise: {listed}.")
     kept = [
-        f"{line.title} {line.kept.mean:.1%}{', as good as the text itself' if line.kept.mean >= WHOLE else ''}"
+        f"{line.title} {line.kept.mean:.1%}{', almost the whole text' if line.kept.mean >= WHOLE else ''}"
         for line in lines
         if line.kept is not None
     ]
     if kept:
         notes.append(f"Share of tokens that positive samples kept: {'; '.join(kept)}.")
     if any(len(line.runs) > 1 for line in lines):
-        notes.append("± is the standard deviation over the seeds; gains are taken seed by seed, on the same documents.")
+        notes.append("± is the standard deviation over seeds; gains are differences between runs with the same seed.")
     for line in lines:
         notes.extend(f"{line.title}, seed {seed}, could not be run: {reason}" for seed, reason in line.refused.items())
     if resumed := [line.title for line in lines if any(run["resumed"] for run in line.runs)]:
-        notes.append(f"Killed and resumed, left out of the seconds: runs of {', '.join(resumed)}.")
+        notes.append(f"The seconds leave out runs that were killed and resumed, of {', '.join(resumed)}.")
     return notes
 
 
 def table_cells(summary: Summary) -> list[list[str]]:
-    """Return the headings and then each row's cells; columns for which no row has a figure are left out."""
+    """Return the headings and then each row's cells, without columns that no row has a value for."""
     paper = any(line.paper is not None for line in summary.lines)
     tuned = any(line.tuned is not None for line in summary.lines)
     gain = f"gain over {summary.base}"
@@ -377,7 +376,7 @@ def _pair(values: Mapping[str, float | Spread] | None, *, signed: bool = False) 
 
 
 def markdown(summary: Summary) -> str:
-    """Return the table with its title, what it was made from, and its notes."""
+    """Return the table with title, setting, notes and command."""
     lines = [f"# {summary.title}", "", summary.setting + ".", "", *markdown_table(table_cells(summary)), ""]
     notes = list(summary.notes)
     for facts in summary.machines:
@@ -398,7 +397,7 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def rounded(value: Any) -> Any:
-    """Return the same with numbers short enough to read; more digits than any score is sure of."""
+    """Return the value with numbers rounded to six decimals, except those below 0.01."""
     if isinstance(value, dict):
         return {str(name): rounded(inside) for name, inside in value.items()}
     if isinstance(value, list):
@@ -407,7 +406,7 @@ def rounded(value: Any) -> Any:
 
 
 class CorpusFigures(NamedTuple):
-    """A line of table 1; None for a split that is not there. Labels per document include all ancestors."""
+    """A line of table 1; None for an absent split. Labels per document include all ancestors."""
 
     labels: int
     depth: int
@@ -422,7 +421,7 @@ PRINTED = {
     "nyt": CorpusFigures(166, 8, 7.6, 23_345, 5_834, 7_292),
     "rcv1": CorpusFigures(103, 4, 3.24, 20_833, 2_316, 781_265),
 }
-"""What the paper prints."""
+"""The paper's table 1."""
 HEAD = ["Dataset", "|Y|", "Depth", "Avg(|y|)", "Train", "Dev", "Test"]
 
 
@@ -435,13 +434,13 @@ def count_corpus(folder: Path, progress: Callable[[int], None] | None = None) ->
 
 
 def other_than_literature(folder: Path) -> list[str]:
-    """Return the options of ``hgclr data prepare`` with which published figures were not made.
+    """Return options of ``hgclr data prepare`` that differ from those of published scores.
 
-    Nothing is known of a folder that another program made.
+    It is empty for a folder that another program made.
     """
     wanted, settings = LITERATURE.get(str(remembered(folder).get("corpus")), {}), remembered(folder, "settings")
     return [
-        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published figures are of {value}"
+        f"prepared with --{option.replace('_', '-')} {settings.get(option)}; published scores are based on {value}"
         for option, value in wanted.items()
         if settings and settings.get(option) != value
     ]
@@ -461,7 +460,7 @@ def figure_cells(corpora: Mapping[str, CorpusFigures]) -> list[list[str]]:
 def write_table1(
     corpora: Mapping[str, CorpusFigures], notes: Mapping[str, Sequence[str]], output: Path, command: str
 ) -> list[Path]:
-    """Write ``table1.md`` and ``table1.json``, each whole or not at all, and return the files."""
+    """Write ``table1.md`` and ``table1.json``, and return the files."""
     text = ["# Table 1: the paper's corpora", "", *markdown_table(figure_cells(corpora)), ""]
     text += ["Labels are |Y|; Avg(|y|) is the mean number of labels of a document, ancestors counted.", ""]
     if listed := [f"- {CORPORA[corpus]}: {note}." for corpus, each in notes.items() for note in each]:
