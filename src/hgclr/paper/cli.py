@@ -289,7 +289,7 @@ def regime(
 
 
 def _end(complaints: Sequence[str], any_figure: bool) -> None:
-    """Say what could not be run; exit with 1 if no row has a figure."""
+    """List what could not be run; exit with 1 if no row has a score."""
     for complaint in complaints:
         standard_error().say(complaint, "yellow")
     if not any_figure:
