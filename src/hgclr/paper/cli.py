@@ -288,11 +288,11 @@ def regime(
     _end([f"{title} could not be run: {reason}" for title, reason in refused], bool(made.dev_macro_f1))
 
 
-def _end(complaints: Sequence[str], any_figure: bool) -> None:
+def _end(complaints: Sequence[str], any_score: bool) -> None:
     """List what could not be run; exit with 1 if no row has a score."""
     for complaint in complaints:
         standard_error().say(complaint, "yellow")
-    if not any_figure:
+    if not any_score:
         raise typer.Exit(1)
 
 
