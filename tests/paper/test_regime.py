@@ -326,8 +326,8 @@ def test_no_number_of_seeds_helps(mean: float, document_sd: float) -> None:
 
 
 def test_a_clear_loss_is_reported_as_one() -> None:
-    assert "below 0" in regime.in_words(judge(difference(-2.5, 2.4)))
-    assert "below 0" not in regime.in_words(judge(difference(-2.5, 2.6)))
+    assert "a loss" in regime.in_words(judge(difference(-2.5, 2.4)))
+    assert "a loss" not in regime.in_words(judge(difference(-2.5, 2.6)))
 
 
 def test_the_command_trains_resumes_and_reports(

@@ -437,7 +437,7 @@ def in_words(difference: Difference) -> str:
     if difference.verdict != "undecided":
         return difference.verdict or "none from one seed"
     if difference.high < 0:
-        return "undecided by the rule; the interval is below 0, so more seeds would not confirm a gain"
+        return "undecided by the rule; a loss, because the whole interval is below 0"
     if difference.seeds_needed is not None:
         return f"undecided; about {difference.seeds_needed} seeds would decide"
     if -NEGLIGIBLE < difference.mean < NEGLIGIBLE or difference.mean >= GAIN:
