@@ -331,7 +331,9 @@ def regime(results: dict[str, dict[str, Any]]) -> pyplot.Figure:
                 for curve in curves:
                     axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.4)
                 mean = [sum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
-                axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=f"{title} (seeds: {len(curves)})")
+                axes.plot(
+                    range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=f"{title} (seeds: {len(curves)})"
+                )
         axes.set(xlabel="epoch", ylabel="dev Macro-F1 at 0.5", ylim=(0, None))
         axes.locator_params("x", integer=True)
         axes.set_title(name, loc="left")

@@ -37,7 +37,8 @@ def test_corpora_are_counted_beside_the_papers_figures(toy_data: Path, tmp_path:
     (data / "corpus.json").write_text(json.dumps({"corpus": "nyt", "settings": {"text": "full"}}))
     result = run("table1", "--wos", toy_data, "--nyt", data, "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert f"{data}: prepared with --text full; published scores are based on literature" in result.stderr.replace("\n", "")
+    note = f"{data}: prepared with --text full; published scores are based on literature"
+    assert note in result.stderr.replace("\n", "")
     text = (tmp_path / "out" / "table1.md").read_text()
     sizes = " | ".join(str(len(rows[split])) for split in ("train", "dev", "test"))
     assert "| WOS, paper | 141 | 2 | 2.00 | 30,070 | 7,518 | 9,397 |" in text
