@@ -111,8 +111,10 @@ def served(app: FastAPI) -> Iterator[httpx.Client]:
         try:
             yield client
         finally:
+            client.close()  # the server waits for open connections
             server.should_exit = True
             thread.join(PATIENCE)
+            assert not thread.is_alive()
 
 
 @contextmanager
