@@ -368,5 +368,6 @@ def quickstart(
     classifier, network = HierarchicalClassifier.load(guided), load_label_side(guided)
     samples = [positive_sample(classifier, network, note) for note in NOTES]
     print_positive_samples(samples, keep_rule(network.config), console)
-    console.print(f"Try your own: [b]hgclr predict {model} 'itchy rash on both hands'[/b]")
-    console.print(f"              [b]hgclr explain {guided} 'a longer text' --positive-sample[/b]")
+    console.say("next:")
+    console.say(f"  hgclr predict {model} 'itchy rash on both hands'", "bold")
+    console.say(f"  hgclr explain {guided} 'a longer text' --positive-sample", "bold")
