@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: $(VENV)/.user  ## train four models on ICD-10-CM, HGCLR among them, and try them (five to eight minutes with the install)
+quickstart: $(VENV)/.user  ## train four models on ICD-10-CM, HGCLR among them, and try them (about five minutes with the install)
 	$(BIN)/hgclr quickstart
 
 # The core must work without hgclr.paper, so these tests see a package of links to everything else.
