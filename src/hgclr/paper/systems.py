@@ -43,7 +43,7 @@ class System:
         published: its model settings under the preset ``published``, if they differ.
         released: model settings with which its authors released it. They hold under the paper's presets, unless the
             user sets others; ``released_on`` adds settings for a corpus.
-        recipe: training settings of its own paper. They hold with the recipe ``paper``, unless the user sets others.
+        recipe: training settings of its paper. They hold with the recipe ``paper``, unless the user sets others.
         preset: its preset; by default that of the table.
         length: multiple of the other systems' epochs and patience.
         after: key of the system whose run with the same seed decides some of its settings.
