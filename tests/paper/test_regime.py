@@ -325,7 +325,9 @@ def test_no_number_of_seeds_helps(mean: float, document_sd: float) -> None:
     assert judge(difference(mean, 9.0, 1.0, document_sd)).seeds_needed is None
 
 
-def test_a_clear_loss_is_reported_as_one() -> None:
+def test_a_clear_loss_or_gain_is_reported_as_one() -> None:
+    assert "a gain" in regime.in_words(judge(difference(1.5, 1.4)))
+    assert "a gain" not in regime.in_words(judge(difference(1.5, 1.6)))
     assert "a loss" in regime.in_words(judge(difference(-2.5, 2.4)))
     assert "a loss" not in regime.in_words(judge(difference(-2.5, 2.6)))
 

@@ -436,8 +436,9 @@ def in_words(difference: Difference) -> str:
     """Return the verdict on a difference, with what an undecided one would take."""
     if difference.verdict != "undecided":
         return difference.verdict or "none from one seed"
-    if difference.high < 0:
-        return "undecided by the rule; a loss, because the whole interval is below 0"
+    if difference.high < 0 or difference.low > 0:
+        what, side = ("a loss", "below") if difference.high < 0 else ("a gain", "above")
+        return f"undecided by the rule; {what}, because the whole interval is {side} 0"
     if difference.seeds_needed is not None:
         return f"undecided; about {difference.seeds_needed} seeds would decide"
     if -NEGLIGIBLE < difference.mean < NEGLIGIBLE or difference.mean >= GAIN:
