@@ -14,6 +14,7 @@ import matplotlib as mpl
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
+from hgclr.paper.regime import draw_epochs
 from measuring import arguments_of
 
 OURS, BASELINE, LIGHT = "#00796b", "#757575", "#b8b8b8"
@@ -309,33 +310,18 @@ def unlabelled(folder: Path, growing: dict[str, list[dict[str, Any]]]) -> pyplot
     return figure
 
 
-ARMS = {
-    "bert": ("flat", BASELINE),
-    "two-passes": ("flat, two passes", "#b8860b"),
-    "random": ("random masking", "#5b7fb4"),
-    "no-contrastive": ("HGCLR, λ = 0", "#c2627a"),
-    "hgclr-published": ("HGCLR, preset published", "#7a4fa3"),
-    "hgclr": ("HGCLR, preset paper", OURS),
-}
-"""Arms of ``hgclr reproduce regime``: names and colours."""
 REGIMES = {"arXiv, 1,192 documents": "arxiv", "arXiv mini, 998 documents": "arxiv_mini"}
-"""Titles and folders of its results."""
+"""Titles and folders of results of ``hgclr reproduce regime``."""
 
 
 def regime(results: dict[str, dict[str, Any]]) -> pyplot.Figure:
-    """Draw dev Macro-F1 against epochs: thin lines are seeds, thick ones their mean while all of them train."""
+    """Draw dev Macro-F1 against epochs for the arms of ``hgclr reproduce regime``."""
     figure, panels = grid(len(results), height=3.8)
     for axes, (name, result) in zip(panels, results.items(), strict=True):
-        for key, (title, colour) in ARMS.items():
-            if curves := list(result["dev_macro_f1"].get(key, {}).values()):
-                for curve in curves:
-                    axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.4)
-                mean = [sum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
-                axes.plot(
-                    range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=f"{title} (seeds: {len(curves)})"
-                )
-        axes.set(xlabel="epoch", ylabel="dev Macro-F1 at 0.5", ylim=(0, None))
-        axes.locator_params("x", integer=True)
+        epochs = result["dev_macro_f1"]
+        titles = {row["key"]: row["title"] for row in result["rows"]}
+        draw_epochs(axes, epochs, {arm: f"{titles[arm]} (seeds: {len(runs)})" for arm, runs in epochs.items()})
+        axes.set_ylabel("dev Macro-F1 at 0.5")
         axes.set_title(name, loc="left")
         axes.legend(loc="lower right", fontsize=9, frameon=False)
     figure.tight_layout()

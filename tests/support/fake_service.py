@@ -114,6 +114,7 @@ def served(app: FastAPI) -> Iterator[httpx.Client]:
             client.close()
             server.should_exit = True
             thread.join(PATIENCE)
+            assert not thread.is_alive(), "the service did not stop"
 
 
 @contextmanager

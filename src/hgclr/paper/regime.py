@@ -44,6 +44,7 @@ from hgclr.training.fitting import Plan
 from hgclr.training.run_checks import data_folder
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FIRST = ("bert", "hgclr")
@@ -465,22 +466,32 @@ def regime_markdown(regime: Regime) -> str:
     return "\n".join(lines)
 
 
+def draw_epochs(
+    axes: Axes, dev_macro_f1: Mapping[str, Mapping[Any, Sequence[float]]], titles: Mapping[str, str]
+) -> None:
+    """Draw dev Macro-F1 against epochs: thin lines are seeds, thick ones their mean while all of them train.
+
+    ``dev_macro_f1`` is by arm, seed and epoch, ``titles`` by arm.
+    """
+    for arm, seeds in dev_macro_f1.items():
+        colour, curves = COLOUR_OF[arm], list(seeds.values())
+        for curve in curves:
+            axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.35)
+        mean = [statistics.fmean(epoch) for epoch in zip(*curves, strict=False)]
+        axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=titles[arm])
+    axes.set_xlabel("epoch")
+    axes.locator_params("x", integer=True)
+    axes.set_ylim(bottom=0)
+
+
 def draw_regime(regime: Regime) -> Plot:
-    """Plot dev Macro-F1 at 0.5 against epochs: thin lines are seeds, thick ones their mean while all of them train."""
+    """Plot dev Macro-F1 at 0.5 against epochs, with one colour for each arm."""
     titles = {line.key: line.title for line in regime.summary.lines}
 
     def fill(figure: Figure) -> str:
         axes = figure.subplots()
-        for key, seeds in regime.dev_macro_f1.items():
-            colour, curves = COLOUR_OF[key], list(seeds.values())
-            for curve in curves:
-                axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.35)
-            mean = [statistics.fmean(epoch) for epoch in zip(*curves, strict=False)]
-            axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=2, label=titles[key])
+        draw_epochs(axes, regime.dev_macro_f1, titles)
         axes.set_title("Dev Macro-F1 at 0.5, %")
-        axes.set_xlabel("epoch")
-        axes.locator_params("x", integer=True)
-        axes.set_ylim(bottom=0)
         axes.grid(visible=True)
         legend_above(axes, 3)
         return f"dev Macro-F1 by epoch: {regime.summary.setting}"
