@@ -36,7 +36,7 @@ OTHERS = ARMS[2:]
 
 @pytest.fixture
 def plan(toy_data: Path, tmp_path: Path) -> Experiment:
-    return Experiment(data=toy_data, encoder="e", output=tmp_path / "out", budget=Budget(dev=7, test=9))
+    return Experiment(data=toy_data, encoder="e", output=tmp_path / "out", preset="paper", budget=Budget(dev=7, test=9))
 
 
 @pytest.fixture
@@ -145,6 +145,29 @@ def test_all_arms_are_trained_as_in_the_paper(plan: Experiment, training: Preten
     }
     assert arms["hgclr"]["keep_threshold"] == 0.02
     assert arms["random"]["keep_fraction"] == 0.3  # the mean of what PretendedTraining says
+
+
+def test_on_top_of_the_default_the_arms_have_its_settings(plan: Experiment, training: PretendedTraining) -> None:
+    made = run_regime([1, 2], replace(plan, preset="default"), rows=["bert", "hgclr"])
+    usual = RunConfig(data={"path": plan.data}, output=plan.output)
+    own = {"data.path", "model.architecture", "model.encoder", "training.epochs", "training.precision", "training.seed"}
+    for run in training.runs:
+        settings, expected = (experiment.record(SYSTEMS["bert"], each) for each in (run, usual))
+        differing = {
+            f"{section}.{name}"
+            for section, values in expected.items()
+            for name, value in values.items()
+            if settings[section][name] != value
+        }
+        assert differing <= own
+        assert run.training.epochs == 30
+    assert [run.model.architecture for run in training.runs] == ["flat", "hgclr"] * 2
+    assert made.answer is not None
+    assert made.answer.verdict == "a useful gain"
+    files = [plan.output / f"regime-default.{suffix}" for suffix in ("md", "json", "svg")]
+    assert all(file.exists() for file in files)
+    assert "(regime-default.svg)" in files[0].read_text()
+    assert not (plan.output / "regime.md").exists()
 
 
 def test_flat_and_hgclr_come_first_and_runs_are_made_once(plan: Experiment, training: PretendedTraining) -> None:

@@ -1,4 +1,4 @@
-"""HGCLR against the flat model and the controls between them, trained as in the paper: one sample, several seeds."""
+"""HGCLR against the flat model and the controls between them, until dev stops rising: one sample, several seeds."""
 
 from __future__ import annotations
 
@@ -51,8 +51,11 @@ FIRST = ("bert", "hgclr")
 """Arms that are run with every seed before the others."""
 EPOCHS = 30
 """Epochs at most under the recipe ``default``; the paper's has its own."""
-TRAINING = ("training.batch_size=12", "training.patience_metrics=[macro_f1]", "training.calibrate=true")
-"""Settings of every arm where its preset or the recipe may have others."""
+TRAINING = {
+    "paper": ("training.batch_size=12", "training.patience_metrics=[macro_f1]", "training.calibrate=true"),
+    "default": ("training.calibrate=true",),
+}
+"""By preset, settings of every arm where its preset or the recipe may have others."""
 SAMPLE_SEED = 0
 """Decides which documents are drawn; training seeds do not."""
 SCORES = ("macro_f1", "micro_f1")
@@ -67,9 +70,10 @@ INTERVALS = (
     f" {RESAMPLES:,} resamples; of one seed, over documents alone. The sd is of the paired differences in Macro-F1."
 )
 RULE = (
-    f"A mean gain in Macro-F1 of {GAIN:g} or more with an interval above 0 confirms the paper; an interval within"
-    f" ±{NEGLIGIBLE:g} is no useful effect at this size; all else is undecided. The number of seeds that decide is"
-    " sd² / ((h / 1.96)² − v), with h the half-width that decides and v the variance over documents."
+    f"A mean gain in Macro-F1 of {GAIN:g} or more with an interval above 0 is useful; of HGCLR over flat, under the"
+    f" preset paper, it confirms the paper. An interval within ±{NEGLIGIBLE:g} is no useful effect at this size; all"
+    " else is undecided. The number of seeds that decide is sd² / ((h / 1.96)² − v), with h the half-width that decides"
+    " and v the variance over documents."
 )
 STEPS = 10
 """Steps of each arm that are timed before the first run."""
@@ -137,7 +141,7 @@ class Regime:
 
 
 def shared_sample(experiment: Experiment, per_leaf: int | None = None) -> Experiment:
-    """Write the documents that all runs share as a data folder, and return the experiment in the paper's regime on it.
+    """Write the documents that all runs share as a data folder, and return the experiment on it with all its settings.
 
     The budget's sizes choose dev, test and, without ``per_leaf``, train. With it, train has so many documents of each
     leaf, or all where there are fewer; the leaf of a document is its deepest label, the first of several.
@@ -187,10 +191,9 @@ def shared_sample(experiment: Experiment, per_leaf: int | None = None) -> Experi
     return replace(
         experiment,
         data=target,
-        preset="paper",
         recipe=recipe,
         budget=Budget(length=budget.length, epochs=epochs),
-        overrides=(*TRAINING, *others),
+        overrides=(*TRAINING[experiment.preset], *others),
         keep_predictions=True,
     )
 
@@ -242,7 +245,7 @@ def difference_over_seeds(first: Sequence[Resampled], second: Sequence[Resampled
     }
 
 
-def judge(difference: Difference) -> Difference:
+def judge(difference: Difference, preset: str = "paper") -> Difference:
     """Return the difference with its verdict by the decision rule, fixed in ``benchmarks/notes/hgclr-regime.md``.
 
     An undecided one says how many seeds it would take, ``n = sd² / ((h / 1.96)² - document_sd²)``, with h the
@@ -252,7 +255,7 @@ def judge(difference: Difference) -> Difference:
         return difference
     mean, low, high = difference.mean, difference.low, difference.high
     if mean >= GAIN and low > 0:
-        of_paper = difference.base == "bert" and difference.arm.startswith("hgclr")
+        of_paper = preset == "paper" and difference.base == "bert" and difference.arm.startswith("hgclr")
         return replace(difference, verdict="confirms the paper" if of_paper else "a useful gain")
     if low >= -NEGLIGIBLE and high <= NEGLIGIBLE:
         return replace(difference, verdict="no useful effect at this size")
@@ -264,10 +267,10 @@ def judge(difference: Difference) -> Difference:
     return replace(difference, verdict="undecided", seeds_needed=needed)
 
 
-def compare_arms(runs: Mapping[str, Mapping[int, Mapping[str, Resampled]]]) -> list[Difference]:
+def compare_arms(runs: Mapping[str, Mapping[int, Mapping[str, Resampled]]], preset: str) -> list[Difference]:
     """Compare every arm with flat, and HGCLR with every other arm; Macro-F1 at 0.5 of HGCLR and flat comes first.
 
-    ``runs`` are resampled scores by arm, seed and decisions.
+    ``runs`` are resampled scores by arm, seed and decisions, ``preset`` that of the experiment.
     """
     pairs = [("hgclr", "bert"), *((arm, "bert") for arm in runs if arm not in FIRST)]
     pairs += [("hgclr", arm) for arm in runs if arm not in FIRST]
@@ -279,7 +282,7 @@ def compare_arms(runs: Mapping[str, Mapping[int, Mapping[str, Resampled]]]) -> l
                 first, second = ([runs[key][seed][decisions] for seed in seeds] for key in (arm, base))
                 numbers = difference_over_seeds(first, second, score)
                 difference = Difference(arm, base, score, decisions, seeds, **numbers)
-                differences.append(judge(difference) if score == "macro_f1" else difference)
+                differences.append(judge(difference, preset) if score == "macro_f1" else difference)
     return differences
 
 
@@ -354,10 +357,11 @@ def run_regime(
     """Run the arms and write ``regime.json``, ``.md`` and ``.svg`` after each run: flat and HGCLR with all seeds first.
 
     The arguments are those of :func:`~hgclr.paper.tables.reproduce`; ``per_leaf`` is that of :func:`shared_sample`.
+    The experiment's preset is ``paper`` or, in files named ``regime-default``, ``default``.
     ``on_estimate`` is called with the time that the runs will take, before the first one; without it nothing is
     measured. Finished runs stay, killed ones are resumed.
     """
-    table = TABLES["regime"]
+    table, name = TABLES["regime"], "regime" if experiment.preset == "paper" else f"regime-{experiment.preset}"
     arms = table.choose(rows)
     experiment = shared_sample(experiment, per_leaf)
     systems = check_runs(table, seeds, experiment, rows)
@@ -375,7 +379,7 @@ def run_regime(
 
     def written() -> Regime:
         nonlocal last
-        summary = replace(summarise(table, arms, seeds, experiment, refused, command), name="regime")
+        summary = replace(summarise(table, arms, seeds, experiment, refused, command), name=name)
         dev: dict[str, dict[int, list[float]]] = {}
         for key, scores in resampled.items():
             system, runs = SYSTEMS[key], experiment.finished_runs(SYSTEMS[key], seeds)
@@ -389,14 +393,14 @@ def run_regime(
                         scores[seed][decisions] = bootstrap.resampled()
             if runs:
                 dev[key] = {seed: [100 * each["macro_f1"] for each in run["history"]] for seed, run in runs.items()}
-        regime = Regime(summary, compare_arms(resampled), dev)
+        regime = Regime(summary, compare_arms(resampled, experiment.preset), dev)
         if regime == last:  # a run that was there already changes nothing
             return regime
-        content = {"rows" if name == "lines" else name: value for name, value in asdict(summary).items()}
+        content = {"rows" if key == "lines" else key: value for key, value in asdict(summary).items()}
         content |= {"differences": [asdict(each) for each in regime.differences], "dev_macro_f1": dev}
-        files = {"regime.json": json_bytes(rounded(content)), "regime.md": regime_markdown(regime).encode()}
+        files = {f"{name}.json": json_bytes(rounded(content)), f"{name}.md": regime_markdown(regime).encode()}
         if dev:
-            files["regime.svg"] = draw_regime(regime).svg
+            files[f"{name}.svg"] = draw_regime(regime).svg
         write_files(experiment.output, files)
         last = regime
         return regime
@@ -462,7 +466,7 @@ def regime_markdown(regime: Regime) -> str:
         lines += ["## Differences", "", *markdown_table(difference_cells(regime)), ""]
         lines += ["The primary comparison is the one above; all others are secondary.", "", INTERVALS, "", RULE, ""]
     if regime.dev_macro_f1:
-        lines += ["## Dev Macro-F1 by epoch", "", "![Dev Macro-F1 by epoch and arm](regime.svg)", ""]
+        lines += ["## Dev Macro-F1 by epoch", "", f"![Dev Macro-F1 by epoch and arm]({regime.summary.name}.svg)", ""]
     return "\n".join(lines)
 
 
