@@ -28,7 +28,7 @@ from hgclr.labelling.store import Answer
 from hgclr.taxonomy import Taxonomy
 from support.fake_service import until
 from support.memory_sitting import MemorySitting, serving_app
-from support.watched_page import Watched, chromium
+from support.watched_page import Watched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -47,20 +47,6 @@ GOLD = {word: label for label, words in WORDS.items() for word in words}
 PEOPLE = "anna", "bert"
 START_SECONDS = 300
 """For the imports of the command, on a busy machine."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(60_000)
-    yield context
-    context.close()
 
 
 @pytest.fixture
