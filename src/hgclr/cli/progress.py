@@ -58,7 +58,7 @@ class TrainingProgress(TrainerCallback):
         self._plan = plan
         documents = ", ".join(f"{name} {count:,}" for name, count in plan.documents.items())
         labels = f"{plan.labels:,} labels on {plan.levels} level{'s' * (plan.levels > 1)}"
-        lines = [self._named(f"{labels}; documents: {documents or 'none'}")]
+        lines = [f"{labels}; documents: {documents or 'none'}"]
         how = f"effort {plan.effort}"
         if (recipe := plan.recipe) is not None:
             steps = f"{recipe.steps_per_epoch:,} steps of {recipe.batch_size} documents"
@@ -87,7 +87,9 @@ class TrainingProgress(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Measure the training in tokens, because steps have texts of different lengths."""
+        """Print the title, and measure the training in tokens, because steps have texts of different lengths."""
+        if self.title:
+            self.console.say(self.title)
         lengths = np.minimum(
             text_lengths(kwargs["train_dataloader"].dataset), kwargs["model"].config.cut_length or 2**31 - 1
         )
@@ -143,8 +145,8 @@ class TrainingProgress(TrainerCallback):
         metrics = kwargs["metrics"]
         micro, macro = 100 * metrics["eval_micro_f1"], 100 * metrics["eval_macro_f1"]
         self.console.print(
-            f"{f'{self.title}  ' if self.title else ''}epoch {state.epoch or 0:>2.3g}  dev Micro-F1 {micro:5.2f}"
-            f"  Macro-F1 {macro:5.2f}  [dim]loss {self._last.get('loss', 0):.3g}[/]"
+            f"epoch {state.epoch or 0:>2.3g}  dev Micro-F1 {micro:5.2f}  Macro-F1 {macro:5.2f}"
+            f"  [dim]loss {self._last.get('loss', 0):.3g}[/]"
         )
         terms = {name.removeprefix("loss_"): value for name, value in self._last.items() if name.startswith("loss_")}
         if len(terms) > 1:
