@@ -185,7 +185,8 @@ def test_flat_and_hgclr_come_first_and_runs_are_made_once(plan: Experiment, trai
     assert [answer[name] for name in ("arm", "base", "score", "decisions")] == ["hgclr", "bert", "macro_f1", "half"]
     assert answer["seeds"] == [4, 2, 3]
     pairs = {(each["arm"], each["base"]) for each in content["differences"]}
-    assert pairs == {(arm, "bert") for arm in ARMS[1:]} | {("hgclr", arm) for arm in OTHERS}
+    others = {("hgclr", arm) for arm in OTHERS} | {("no-contrastive", "two-passes")}
+    assert pairs == {(arm, "bert") for arm in ARMS[1:]} | others
     gold = [set(row["labels"]) for row in rows_of(plan.output / "data" / plan.data.name, "test")]
     in_test = len(set.union(*gold))
     assert answer["values"] == pytest.approx([100 * in_test / 9] * 3)  # F1 of 1 on every label of test, from 0
