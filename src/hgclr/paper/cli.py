@@ -240,7 +240,7 @@ def regime(
     ] = None,
     preset: Annotated[
         Literal["paper", "default"],
-        option("As in the paper: a random head on the first token; or what hgclr train does by default, with HGCLR."),
+        option("The paper's: a random head on the first token; or the default of hgclr train, without and with HGCLR."),
     ] = "paper",
 ) -> None:
     """Compare HGCLR with the flat model, both trained until dev stops rising, as in the paper.
@@ -248,7 +248,7 @@ def regime(
     Arms: bert (the flat model), hgclr, then two-passes, random, no-contrastive, hgclr-published, which tell a second
     pass, masking, the label tree and the contrastive loss apart. All but the last have the preset paper and batches of
     12 documents, and all stop after six epochs without a better dev Macro-F1 at 0.5. bert and hgclr are run first, with
-    every seed. With **--preset default**, bert is what hgclr train does by default, and hgclr its preset of that name.
+    every seed. With **--preset default**, bert is hgclr train as it is, and hgclr is hgclr train --preset hgclr.
 
     The documents are drawn once, for all arms and seeds: train by --per-leaf, or documents of --budget; dev and test by
     dev and test of --budget. The recipe is **default** with at most 30 epochs, which suits samples; full corpora take
