@@ -92,7 +92,7 @@ def print_table(
 ) -> None:
     """Print a table with ``texts`` columns of text, followed by columns of numbers.
 
-    Columns of numbers that do not fit the terminal follow in further tables below, so that no number is cut.
+    Columns of numbers that do not fit the terminal follow in further tables below; numbers are never cut.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

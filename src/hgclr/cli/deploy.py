@@ -49,8 +49,8 @@ def export(
 
     **stock**: a class of transformers; only for models that read the first token. **sentence-transformers**: for any
     pooling; encode returns logits. **onnx**: for onnxruntime. **onnx-int8**: smaller and faster, with rounding errors.
-    On one half of dev, hgclr chooses products that stay in fp32, so that int8 loses at most 0.3 points of F1; if no
-    choice does, it writes nothing. It prints the loss on the other half and warns if it exceeds 0.3 points.
+    For int8, hgclr chooses matrix products that stay in fp32, so that it loses at most 0.3 points of F1 on half of dev;
+    if no choice does, it writes nothing. It prints the loss on the other half and warns if it exceeds 0.3 points.
 
     hgclr compares every export with the model, adds a model card, and loads it like the model. With --fold-thresholds
     (stock, sentence-transformers), programs without hgclr can predict every label above 0.5.

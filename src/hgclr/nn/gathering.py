@@ -1,8 +1,8 @@
 """Gather a batch that is distributed over several processes.
 
-Each process computes the loss of its own documents. The mean over the processes is the loss of the whole batch, and
-DistributedDataParallel's mean of the gradients is its gradient. All processes must have equally many documents. In a
-single process, ``gather`` and ``total`` return their argument.
+Each process computes the loss of its part of the documents. The mean over the processes is the loss of the batch. Its
+gradient is the mean of the gradients, which DistributedDataParallel computes. All processes must have equally many
+documents. In a single process, ``gather`` and ``total`` return their argument.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from hgclr.paper.systems import TABLES
 if TYPE_CHECKING:
     from hgclr.cli.progress import TrainingProgress
     from hgclr.paper.experiment import Experiment, Step
+    from hgclr.paper.tables import Summary
 
 
 HELP = """Rerun the rows of the paper's tables on your data, beside the paper's numbers, and draw its figures.
@@ -129,18 +130,10 @@ def _table_command(name: str, what: str) -> Callable[..., None]:
         require_extra("torch", extra="train", capability="Training")
         if name == "systems" and preset != "default":
             raise InputError("each row of systems has its own preset", remedy=f"use --rows hgclr-{preset}")
-        from hgclr.paper.tables import reproduce, table_cells
+        from hgclr.paper.tables import reproduce
 
         experiment = shared.experiment(preset=preset, corpus=corpus, keep_models=keep_models)
-        summary = reproduce(TABLES[name], experiment=experiment, **shared.running(seeds))
-        console = Console()
-        # Micro above Macro: a terminal is narrower than a page.
-        head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
-        print_table(console, head, rows, title=summary.title)
-        console.say(summary.setting, "dim")
-        print_written(shared.output / f"{summary.name}.{suffix}" for suffix in ("md", "json"))
-        refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
-        _end([f"{title} could not be run: {reason}" for title, reason in refused], any(x.ours for x in summary.lines))
+        _report(reproduce(TABLES[name], experiment=experiment, **shared.running(seeds)), shared.output)
 
     rows = [row for row in TABLES[name].rows if not row.printed]
     extra = ", ".join(row.system for row in rows if row.extra)
@@ -254,11 +247,12 @@ def regime(
     dev and test of --budget. The recipe is **default** with at most 30 epochs, which suits samples; full corpora take
     **--recipe paper**, with its 100 epochs.
 
-    The estimated hours are printed first. After each run, **regime.md**, **regime.json** and **regime.svg** are
-    written: scores at 0.5 and tuned, paired differences with 95 % intervals over seeds and documents, the verdict, and
-    dev Macro-F1 by epoch. A mean Macro-F1 gain of hgclr over bert of at least 2 with an interval above 0 confirms the
-    paper; an interval within ±1 is no useful effect at this size; otherwise it is undecided, and the number of seeds
-    that would decide it is given. Runs keep the labels predicted on test, not the models.
+    The estimated hours are printed first. After each run, **regime.md**, **regime.json** and **regime.svg** are written
+    (**regime-default.md** and so on with --preset default): scores at 0.5 and tuned, paired differences with 95 %
+    intervals over seeds and documents, the verdict, and dev Macro-F1 by epoch. A mean Macro-F1 gain of hgclr over bert
+    of at least 2 with an interval above 0 confirms the paper; an interval within ±1 is no useful effect at this size;
+    otherwise it is undecided, and the number of seeds that would decide it is given. Runs keep the labels predicted on
+    test, not the models.
 
     Example: **hgclr reproduce regime --data my-data --encoder all-MiniLM-L6-v2 --per-leaf 8 --seeds 1-5 --budget
     length=64,dev=1000,test=1000 --output runs/regime**
@@ -266,7 +260,6 @@ def regime(
     for module in ("torch", "matplotlib"):
         require_extra(module, extra="paper", capability="The experiment")
     from hgclr.paper.regime import Estimate, answer_line, run_regime
-    from hgclr.paper.tables import table_cells
 
     def print_estimate(estimates: list[Estimate]) -> None:
         if estimates:
@@ -278,21 +271,28 @@ def regime(
             title = f"Estimated time: {sum(each.hours for each in estimates):.1f} hours at the present load"
             print_table(standard_error(), ["arm", "runs", "hours", "CPU hours", "measured by"], rows, title=title)
 
-    running = shared.running(seeds)
-    made = run_regime(
-        experiment=shared.experiment(preset=preset), per_leaf=per_leaf, on_estimate=print_estimate, **running
-    )
+    experiment, running = shared.experiment(preset=preset), shared.running(seeds)
+    made = run_regime(experiment=experiment, per_leaf=per_leaf, on_estimate=print_estimate, **running)
+    suffixes = ("md", "json", "svg") if made.dev_macro_f1 else ("md", "json")
+    _report(made.summary, shared.output, suffixes, answer_line(made))
+
+
+def _report(
+    summary: Summary, output: Path, suffixes: Sequence[str] = ("md", "json"), answer: str | None = None
+) -> None:
+    """Print a table, the answer it gives, and the files; list what could not be run."""
+    from hgclr.paper.tables import table_cells
+
     console = Console()
-    head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(made.summary))
-    print_table(console, head, rows, title=made.summary.title)
-    console.say(made.summary.setting, "dim")
-    console.say(answer_line(made), "bold")
-    print_written(
-        shared.output / f"{made.summary.name}.{suffix}"
-        for suffix in ("md", "json", *(["svg"] if made.dev_macro_f1 else []))
-    )
-    refused = [(line.title, reason) for line in made.summary.lines for reason in set(line.refused.values())]
-    _end([f"{title} could not be run: {reason}" for title, reason in refused], bool(made.dev_macro_f1))
+    # Micro above Macro: a terminal is narrower than a page.
+    head, *rows = ([cell.replace(" / ", "\n") for cell in row] for row in table_cells(summary))
+    print_table(console, head, rows, title=summary.title)
+    console.say(summary.setting, "dim")
+    if answer is not None:
+        console.say(answer, "bold")
+    print_written(output / f"{summary.name}.{suffix}" for suffix in suffixes)
+    refused = [(line.title, reason) for line in summary.lines for reason in set(line.refused.values())]
+    _end([f"{title} could not be run: {reason}" for title, reason in refused], any(x.ours for x in summary.lines))
 
 
 def _end(complaints: Sequence[str], any_score: bool) -> None:

@@ -97,7 +97,7 @@ class Difference:
         low, high: ends of the 95 % interval over seeds and documents.
         document_sd: standard deviation of the mean over resamples of the documents alone.
         verdict: by the decision rule; None for Micro-F1 and for one seed.
-        seeds_needed: how many seeds an undecided difference would take; None if no number of seeds decides it.
+        seeds_needed: how many seeds an undecided difference would take; None if more seeds would not decide it.
     """
 
     arm: str
@@ -450,7 +450,7 @@ def in_words(difference: Difference) -> str:
         return f"undecided; about {difference.seeds_needed} seeds would decide"
     if -NEGLIGIBLE < difference.mean < NEGLIGIBLE or difference.mean >= GAIN:
         return "undecided; it takes more test documents"
-    return "undecided; no number of seeds would decide at this mean"
+    return "undecided; more seeds would not decide at this mean"
 
 
 def answer_line(regime: Regime) -> str:
