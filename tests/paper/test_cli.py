@@ -174,7 +174,7 @@ def test_figure5_writes_three_files_and_prints_the_numbers(models: Path, tmp_pat
         (row,) = (line for line in result.stdout.splitlines() if f"{name} " in line and " of 8" in line)
         numbers = content["maps"][name]
         assert f"{numbers['silhouette_by_parent']['value']:.3f}" in row
-        assert f"{numbers['mean_rank_of_father']['value']:.1f} of 8" in row
+        assert f"{numbers['mean_rank_of_parent']['value']:.1f} of 8" in row
     assert f"written: {out / 'figure5.png'}" in result.stdout
     assert str(models) not in (out / "figure5.json").read_text(encoding="utf-8")
 

@@ -17,10 +17,10 @@ from hgclr.models.base import load_tokenizer, save
 from hgclr.paper import label_map as label_measures
 from hgclr.paper.label_map import (
     Measure,
-    father_ranks,
     label_vectors,
     map_labels,
     map_models,
+    parent_ranks,
     parent_silhouette,
     shuffled_parents,
     write_label_maps,
@@ -35,19 +35,19 @@ def families(count: int, children: int) -> Taxonomy:
 
 
 def clustered(tree: Taxonomy, noise: float, seed: int = 0) -> np.ndarray:
-    """Every father a direction of its own, its children around it."""
+    """Return vectors: one axis for each top label, its children around it with noise."""
     random = np.random.default_rng(seed)
     centres = np.eye(len(tree))
-    fathers = np.where(tree.parents < 0, np.arange(len(tree)), tree.parents)
-    return centres[fathers] + noise * random.normal(size=(len(tree), len(tree)))
+    parents = np.where(tree.parents < 0, np.arange(len(tree)), tree.parents)
+    return centres[parents] + noise * random.normal(size=(len(tree), len(tree)))
 
 
-def brute_rank(vectors: np.ndarray, label: int, father: int) -> float:
+def brute_rank(vectors: np.ndarray, label: int, parent: int) -> float:
     def cosine(one: int, other: int) -> float:
         return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
 
-    others = [other for other in range(len(vectors)) if other not in (label, father)]
-    return 1 + sum(cosine(label, other) > cosine(label, father) for other in others)
+    others = [other for other in range(len(vectors)) if other not in (label, parent)]
+    return 1 + sum(cosine(label, other) > cosine(label, parent) for other in others)
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
@@ -68,18 +68,18 @@ def test_silhouette_of_any_tree_is_that_of_scikit_learn(data: st.DataObject, cou
 
 
 @pytest.mark.parametrize("block", [1, 25, 2**22])
-def test_ranks_of_fathers_by_brute_force(monkeypatch: pytest.MonkeyPatch, taxonomy: Taxonomy, block: int) -> None:
+def test_ranks_of_parents_by_brute_force(monkeypatch: pytest.MonkeyPatch, taxonomy: Taxonomy, block: int) -> None:
     monkeypatch.setattr(label_measures, "BLOCK", block)
     vectors = np.random.default_rng(4).normal(size=(len(taxonomy), 5))
-    found = father_ranks(vectors, taxonomy.parents)
-    for label, father in enumerate(taxonomy.parents.tolist()):
-        if father < 0:
+    found = parent_ranks(vectors, taxonomy.parents)
+    for label, parent in enumerate(taxonomy.parents.tolist()):
+        if parent < 0:
             assert np.isnan(found[label])
         else:
-            assert found[label] == brute_rank(vectors, label, father)
-    several = father_ranks(vectors, np.stack([taxonomy.parents, np.roll(taxonomy.parents, 1)]))
+            assert found[label] == brute_rank(vectors, label, parent)
+    several = parent_ranks(vectors, np.stack([taxonomy.parents, np.roll(taxonomy.parents, 1)]))
     np.testing.assert_array_equal(several[0], found)
-    np.testing.assert_array_equal(several[1], father_ranks(vectors, np.roll(taxonomy.parents, 1)))
+    np.testing.assert_array_equal(several[1], parent_ranks(vectors, np.roll(taxonomy.parents, 1)))
 
 
 def test_shuffled_trees_keep_tops_and_family_sizes() -> None:
@@ -109,13 +109,13 @@ def test_perfect_families_stand_out_from_shuffled_ones_and_noise_does_not() -> N
     assert tight.silhouette.value > 0.9
     assert tight.silhouette.shuffled_mean < 0.05
     assert tight.silhouette.as_good == pytest.approx(1 / 61)
-    assert tight.father_rank.value < 9  # its father is one of the eight others of the family
-    assert tight.father_rank.shuffled_mean > 12
-    assert tight.father_rank_by_chance == np.mean(range(1, len(tree)))
+    assert tight.parent_rank.value < 9  # its parent is one of the eight others of the family
+    assert tight.parent_rank.shuffled_mean > 12
+    assert tight.parent_rank_by_chance == np.mean(range(1, len(tree)))
     noise = map_labels(np.random.default_rng(0).normal(size=(len(tree), 30)), tree, permutations=60)
     assert noise.silhouette is not None
     assert noise.silhouette.as_good > 0.05
-    assert noise.father_rank.as_good > 0.05
+    assert noise.parent_rank.as_good > 0.05
     # On the map of the tight vectors, too, every label lies nearest to one of its own family.
     family = np.where(tree.parents < 0, np.arange(len(tree)), tree.parents)
     apart = np.linalg.norm(tight.positions[:, None] - tight.positions[None], axis=-1)
@@ -169,7 +169,7 @@ def test_models_are_mapped_by_the_rows_of_their_heads(
             .classifier.weight
         )
         np.testing.assert_array_equal(vectors, weight.detach().double().numpy())
-        assert maps[name].father_rank.value == pytest.approx(np.nanmean(father_ranks(vectors, taxonomy.parents)))
+        assert maps[name].parent_rank.value == pytest.approx(np.nanmean(parent_ranks(vectors, taxonomy.parents)))
 
 
 def test_different_trees_and_missing_models_are_refused(models: dict[str, Path], tmp_path: Path) -> None:

@@ -103,4 +103,4 @@ def test_markdown_puts_the_paper_beside_ours(made: Path) -> None:
     assert "| BERT (Chen et al., 2021) | 86.26 / 80.58 | — | — | +0.63 / +1.51 | — | — | — | 0 | — | — |" in text
     assert "Share of tokens that positive samples kept: BERT 30.0%; HGCLR 30.0%." in text
     assert "compare the gains over BERT, not the scores" in text
-    assert "Commit abc; test, 1 threads" in text
+    assert "Commit abc; test, 1 thread;" in text

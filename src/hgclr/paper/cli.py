@@ -327,8 +327,8 @@ def figure5(
 
     Writes **figure5.png**, **figure5.svg** and **figure5.json**: a t-SNE of the rows of each model's linear head, and
     two numbers, each beside its value for parents assigned at random. The silhouette by
-    parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the father
-    (1 is best) tells at which place a label's father comes among all other labels, the nearest first.
+    parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the parent
+    (1 is best) tells at which place a label's parent comes among all other labels, the nearest first.
 
     Heads that start from the labels' names know the families before training. To see what training itself does, take
     models whose heads started from random weights, as under the paper's presets: **hgclr reproduce table2 --preset
@@ -353,10 +353,10 @@ def figure5(
         files = write_label_maps(maps, output, report)
     rows = []
     for name, one in maps.items():
-        silhouette, rank = one.silhouette, one.father_rank
+        silhouette, rank = one.silhouette, one.parent_rank
         cells = ("—", "—") if silhouette is None else (f"{silhouette.value:.3f}", silhouette.shuffled(3))
         rows.append([name, *cells, f"{rank.value:.1f} of {len(one.taxonomy) - 1}", rank.shuffled(1)])
-    head = ["", "silhouette by parent", "shuffled", "mean rank of the father", "shuffled"]
+    head = ["", "silhouette by parent", "shuffled", "mean rank of the parent", "shuffled"]
     print_table(Console(), head, rows, title="Do the label vectors show the tree?")
     print_written(files)
 

@@ -72,19 +72,19 @@ class LabelMap:
     """The labels of one model in the plane, with two measures of how well their vectors show the tree.
 
     ``positions`` are from t-SNE, (K, 2). The silhouette by parent is between -1 and 1 (siblings close together, far
-    from others), None unless two parents have two children each. ``father_rank`` is the mean rank of a label's parent
+    from others), None unless two parents have two children each. ``parent_rank`` is the mean rank of a label's parent
     among the K - 1 other labels by cosine similarity; 1 is the best. ``permutations`` is the number of shuffled trees.
     """
 
     taxonomy: Taxonomy
     positions: Floats
     silhouette: Measure | None
-    father_rank: Measure
+    parent_rank: Measure
     permutations: int
     seed: int
 
     @property
-    def father_rank_by_chance(self) -> float:
+    def parent_rank_by_chance(self) -> float:
         """The mean rank of a random label among the K - 1 others."""
         return len(self.taxonomy) / 2
 
@@ -96,7 +96,7 @@ class LabelMap:
             "parents": int((families > 0).sum()),
             "parents_with_one_child": int((families == 1).sum()),
             "silhouette_by_parent": None if self.silhouette is None else asdict(self.silhouette),
-            "mean_rank_of_father": {**asdict(self.father_rank), "by_chance": self.father_rank_by_chance},
+            "mean_rank_of_parent": {**asdict(self.parent_rank), "by_chance": self.parent_rank_by_chance},
             "permutations": self.permutations,
             "seed": self.seed,
             "positions": {
@@ -156,14 +156,14 @@ def map_labels(vectors: Floats, taxonomy: Taxonomy, *, seed: int = 0, permutatio
     silhouette = parent_silhouette(vectors, taxonomy.parents)
     # Shuffled trees have as many children per parent, so they have a silhouette if the true tree has one.
     silhouettes = [] if silhouette is None else [parent_silhouette(vectors, parents) or 0.0 for parents in shuffled]
-    ranks = np.nanmean(father_ranks(vectors, np.concatenate([taxonomy.parents[np.newaxis], shuffled])), axis=1)
+    ranks = np.nanmean(parent_ranks(vectors, np.concatenate([taxonomy.parents[np.newaxis], shuffled])), axis=1)
     perplexity = min(PERPLEXITY, (len(taxonomy) - 1) / 3)
     tsne = TSNE(metric="cosine", init="pca", perplexity=perplexity, random_state=seed, n_jobs=1)
     return LabelMap(
         taxonomy=taxonomy,
         positions=np.asarray(tsne.fit_transform(vectors), dtype=np.float64),
         silhouette=None if silhouette is None else Measure.against(silhouette, silhouettes, high_is_good=True),
-        father_rank=Measure.against(float(ranks[0]), ranks[1:], high_is_good=False),
+        parent_rank=Measure.against(float(ranks[0]), ranks[1:], high_is_good=False),
         permutations=permutations,
         seed=seed,
     )
@@ -219,7 +219,7 @@ def parent_silhouette(vectors: Floats, parents: Indices) -> float | None:
     return total / len(below)
 
 
-def father_ranks(vectors: Floats, parents: Indices) -> Floats:
+def parent_ranks(vectors: Floats, parents: Indices) -> Floats:
     """Return the rank of each label's parent among all other labels by cosine similarity, 1 for the nearest.
 
     Ties share their mean rank. The rank is NaN for a top label, and for a label that is its own parent, which can
@@ -239,9 +239,9 @@ def father_ranks(vectors: Floats, parents: Indices) -> Floats:
         distance = -(units[here] @ units.T)  # (n, K)
         distance[here - start, here] = np.inf  # the label itself ranks last
         places = rankdata(distance, axis=1)
-        fathers = parents[..., here]
-        found = places[here - start, fathers]  # for a top label (-1) any value, replaced below
-        ranks[..., here] = np.where((fathers < 0) | (fathers == here), np.nan, found)
+        own = parents[..., here]
+        found = places[here - start, own]  # for a top label (-1) any value, replaced below
+        ranks[..., here] = np.where((own < 0) | (own == here), np.nan, found)
     return ranks
 
 
@@ -258,17 +258,17 @@ def draw_label_maps(maps: Mapping[str, LabelMap]) -> Plot:
     """Draw the maps side by side, with name and measures as titles, and a colour and shape for each parent."""
     taxonomy = next(iter(maps.values())).taxonomy
     parents = np.unique(taxonomy.parents[taxonomy.parents >= 0])
-    fathers = [*taxonomy.levels[0].tolist(), *(node for node in parents.tolist() if taxonomy.parents[node] >= 0)]
-    named = fathers if len(fathers) <= LISTED else []
+    coloured = [*taxonomy.levels[0].tolist(), *(node for node in parents.tolist() if taxonomy.parents[node] >= 0)]
+    named = coloured if len(coloured) <= LISTED else []
 
     def fill(figure: Figure) -> str:
         from matplotlib import colormaps
         from matplotlib.collections import LineCollection
         from matplotlib.lines import Line2D
 
-        few = len(fathers) <= len(COLOURS)
-        colours: Any = COLOURS if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(fathers)))
-        looks = {node: (colours[place], MARKERS[place % len(MARKERS)]) for place, node in enumerate(fathers)}
+        few = len(coloured) <= len(COLOURS)
+        colours: Any = COLOURS if few else colormaps["turbo"](np.linspace(0.05, 0.95, len(coloured)))
+        looks = {node: (colours[place], MARKERS[place % len(MARKERS)]) for place, node in enumerate(coloured)}
         below = np.flatnonzero(taxonomy.parents >= 0)
         for axes, (name, one) in zip(figure.subplots(1, len(maps), squeeze=False)[0], maps.items(), strict=True):
             at = one.positions
@@ -308,7 +308,7 @@ def _numbers(one: LabelMap) -> str:
     silhouette = "undefined: fewer than two parents have two children"
     if one.silhouette is not None:
         silhouette = f"{one.silhouette.value:.3f} (shuffled: {one.silhouette.shuffled(3)})"
-    others, chance = len(one.taxonomy) - 1, one.father_rank_by_chance
-    shuffled = one.father_rank.shuffled(1)
-    rank = f"{one.father_rank.value:.1f} of {others:,} (shuffled: {shuffled}; any label: {chance:,.1f})"
+    others, chance = len(one.taxonomy) - 1, one.parent_rank_by_chance
+    shuffled = one.parent_rank.shuffled(1)
+    rank = f"{one.parent_rank.value:.1f} of {others:,} (shuffled: {shuffled}; any label: {chance:,.1f})"
     return f"silhouette by parent {silhouette}\nmean rank of the parent {rank}".replace("-", "−")

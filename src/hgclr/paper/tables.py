@@ -383,7 +383,8 @@ def markdown(summary: Summary) -> str:
         commit = MISSING if facts["commit"] is None else str(facts["commit"])[:10]
         changed = " with changes" if facts["modified"] else ""
         packages = ", ".join(f"{name} {facts['packages'].get(name)}" for name in ("torch", "transformers"))
-        notes.append(f"Commit {commit}{changed}; {facts['processor']}, {facts['threads']} threads; {packages}.")
+        threads = "1 thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
+        notes.append(f"Commit {commit}{changed}; {facts['processor']}, {threads}; {packages}.")
     lines += [f"- {note}" for note in dict.fromkeys(notes)]
     if summary.command:
         lines += ["", f"Made by `{summary.command}`."]
