@@ -60,6 +60,26 @@ def test_report_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "pip install '.[train]'" in result.output, "brackets are no markup"
 
 
+@pytest.mark.parametrize(("names", "bf16", "advised"), [([], True, True), ([], False, False), (["A100"], True, False)])
+def test_bf16_is_advised_for_cpus_that_have_it(
+    names: list[str], bf16: bool, advised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = json.dumps({"names": names, "threads": 2, "bf16": bf16})
+    monkeypatch.setattr(doctor, "_output", lambda *_, **__: (True, f"a warning\n{found}"))
+    check = doctor._devices()
+    assert check.state == "ok"
+    assert ("training.precision=bf16" in check.detail) == advised
+
+
+@pytest.mark.slow
+def test_the_devices_of_this_machine() -> None:
+    check = doctor._devices()
+    assert check.state == "ok", check.detail
+    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    if " avx512_bf16" in flags and check.detail.startswith("no GPU"):
+        assert "training.precision=bf16" in check.detail
+
+
 @pytest.mark.slow
 def test_the_doctor_runs_where_torch_is_not_installed() -> None:
     code = """
