@@ -241,7 +241,7 @@ def regime(
     Arms: bert (the flat model), hgclr, then two-passes, random, no-contrastive, hgclr-published, which tell a second
     pass, masking, the label tree and the contrastive loss apart. All but the last have the preset paper and batches of
     12 documents, and all stop after six epochs without a better dev Macro-F1 at 0.5. bert and hgclr are run first, with
-    every seed. With **--preset default**, bert is hgclr train as it is, and hgclr is hgclr train --preset hgclr.
+    every seed. With **--preset default**, bert is the model of hgclr train, hgclr that of hgclr train --preset hgclr.
 
     The documents are drawn once, for all arms and seeds: train by --per-leaf, or documents of --budget; dev and test by
     dev and test of --budget. The recipe is **default** with at most 30 epochs, which suits samples; full corpora take
@@ -326,9 +326,9 @@ def figure5(
     """Map the label vectors of the flat model and of HGCLR side by side, coloured by parent.
 
     Writes **figure5.png**, **figure5.svg** and **figure5.json**: a t-SNE of the rows of each model's linear head, and
-    two numbers, each beside its value for parents assigned at random. The silhouette by
-    parent (-1 to 1, high is good) tells whether siblings lie together and families apart; the mean rank of the parent
-    (1 is best) tells at which place a label's parent comes among all other labels, the nearest first.
+    two numbers, each beside its value for parents assigned at random. The silhouette by parent (-1 to 1, high is good)
+    tells whether siblings lie together and families apart. The mean rank of the parent is its place among all other
+    labels, the nearest first (1 is best).
 
     Heads that start from the labels' names know the families before training. To see what training itself does, take
     models whose heads started from random weights, as under the paper's presets: **hgclr reproduce table2 --preset
